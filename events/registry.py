@@ -1,0 +1,112 @@
+"""Every event type: its name, payload model, version, partition key rule and upcasters. The one place to add one.
+
+To add a type: write its payload class in ``events/types/`` and one line in ``_TYPES``. To change a payload: raise its
+version here and add ``upcast`` from the version before; stored events are never rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+import orjson
+
+from events.errors import NewerVersion, Poison
+from events.event import Event
+from events.types import belief, memory, plan, run, settlement, system, thought, tools, world
+from events.types.base import Payload
+
+KeyedBy = Literal["task", "settlement", "feedback", "scope", "discarded", "partition"]
+"""Which rule of ``events.keys`` gives the partition key."""
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+"""Turns data of version n into data of version n+1. Pure; it may change its argument."""
+
+
+@dataclass(frozen=True)
+class EventType:
+    """One event type. ``upcast[n]`` lifts data from version n to n+1."""
+
+    name: str
+    payload: type[Payload]
+    keyed_by: KeyedBy
+    version: int = 1
+    upcast: Mapping[int, Upcaster] = field(default_factory=dict)
+
+
+_TYPES = (
+    EventType("run.started", run.RunStarted, "task"),
+    EventType("run.heartbeat", run.RunHeartbeat, "task"),
+    EventType("run.terminated", run.RunTerminated, "task"),
+    EventType("plan.updated", plan.PlanUpdated, "task"),
+    EventType("step.started", plan.StepStarted, "task"),
+    EventType("step.completed", plan.StepCompleted, "task"),
+    EventType("step.failed", plan.StepFailed, "task"),
+    EventType("step.skipped", plan.StepSkipped, "task"),
+    EventType("tool.called", tools.ToolCalled, "task"),
+    EventType("tool.returned", tools.ToolReturned, "task"),
+    EventType("tool.failed", tools.ToolFailed, "task"),
+    EventType("message.added", thought.MessageAdded, "task"),
+    EventType("decision.made", thought.DecisionMade, "task"),
+    EventType("note.written", thought.NoteWritten, "task"),
+    EventType("model.responded", thought.ModelResponded, "task"),
+    EventType("card.summarized", thought.CardSummarized, "task"),
+    EventType("artifact.created", world.ArtifactCreated, "task"),
+    EventType("blocker.raised", world.BlockerRaised, "task"),
+    EventType("blocker.cleared", world.BlockerCleared, "task"),
+    EventType("approval.requested", world.ApprovalRequested, "task"),
+    EventType("approval.resolved", world.ApprovalResolved, "task"),
+    EventType("checkpoint.saved", world.CheckpointSaved, "task"),
+    EventType("feedback.given", world.FeedbackGiven, "feedback"),
+    EventType("settlement.attempted", settlement.SettlementAttempted, "settlement"),
+    EventType("settlement.recorded", settlement.SettlementRecorded, "settlement"),
+    EventType("settlement.degraded", settlement.SettlementDegraded, "settlement"),
+    EventType("experience.recorded", belief.ExperienceRecorded, "scope"),
+    EventType("belief.proposed", belief.BeliefProposed, "scope"),
+    EventType("belief.verified", belief.BeliefVerified, "scope"),
+    EventType("belief.retracted", belief.BeliefRetracted, "scope"),
+    EventType("memory.proposed", memory.MemoryProposed, "scope"),
+    EventType("memory.admitted", memory.MemoryAdmitted, "scope"),
+    EventType("memory.rejected", memory.MemoryRejected, "scope"),
+    EventType("memory.superseded", memory.MemorySuperseded, "scope"),
+    EventType("memory.edited", memory.MemoryEdited, "scope"),
+    EventType("memory.invalidated", memory.MemoryInvalidated, "scope"),
+    EventType("memory.restored", memory.MemoryRestored, "scope"),
+    EventType("memory.deleted", memory.MemoryDeleted, "scope"),
+    EventType("memory.consolidated", memory.MemoryConsolidated, "scope"),
+    EventType("memory.recalled", memory.MemoryRecalled, "scope"),
+    EventType("context.assembled", system.ContextAssembled, "task"),
+    EventType("pack.imported", system.PackImported, "scope"),
+    EventType("deadletter.discarded", system.DeadletterDiscarded, "discarded"),
+    EventType("scope.erased", system.ScopeErased, "partition"),
+)
+
+EVENT_TYPES: Mapping[str, EventType] = {t.name: t for t in _TYPES}
+
+
+def decode_data(kind: EventType, version: int, data: str | bytes) -> Payload:
+    """Decode and upcast the data of one event into the type's current payload model.
+
+    Raises NewerVersion when the data are newer than this code, Poison when they do not fit the model.
+    """
+    if version > kind.version:
+        raise NewerVersion(f"{kind.name} v{version} is newer than this code knows (v{kind.version})")
+    try:
+        if version == kind.version:
+            return msgspec.json.decode(data, type=kind.payload)
+        raw = orjson.loads(data)
+        for step in range(version, kind.version):
+            raw = kind.upcast[step](raw)
+        return msgspec.convert(raw, kind.payload)
+    except (msgspec.DecodeError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
+        raise Poison(f"{kind.name} v{version}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Poison(f"{kind.name} v{version} could not be upcast to v{kind.version}: {error!r}") from error
+
+
+def decode_payload(event: Event) -> Payload | None:
+    """The payload of an event, or None for a type this code does not know. Raises as ``decode_data``."""
+    kind = EVENT_TYPES.get(event.type)
+    return None if kind is None else decode_data(kind, event.schemaversion, event.data)

@@ -1,0 +1,1 @@
+"""Payload models, one class an event type, grouped by family."""

@@ -1,0 +1,24 @@
+"""What every payload model shares."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Data of one event type. Types are strict (``"0.9"`` is no number); unknown fields are stored and ignored."""
+
+
+JsonValue = Any
+"""Any JSON value, kept as it came."""
+
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Unit = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A share or a confidence, 0..1."""
+
+Level = Literal["user", "agent", "org"]
+"""The level of a scope; which one a thing belongs to follows from its kind (``events.keys``)."""

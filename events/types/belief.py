@@ -1,0 +1,73 @@
+"""Experience, and the beliefs that grow from it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from events.types.base import Count, JsonValue, Level, NonEmpty, Payload, Unit
+
+NodeLabel = Literal["success", "deviated_success", "recoverable_failure", "fatal_failure", "unfinished"]
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One labelled node of a trajectory: a step, a call, the plan or the result."""
+
+    node: NonEmpty
+    kind: Literal["plan", "step", "call", "result"]
+    label: NodeLabel
+    tool: str = ""
+    cause: str = ""
+
+
+class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Value-free statistics of one tool in one run: counts alone, no user's words."""
+
+    tool: NonEmpty
+    label: NodeLabel
+    count: Count
+
+
+class ExperienceRecorded(Payload, frozen=True, kw_only=True):
+    """What a run was worth learning from. The fold keeps the highest ``deriver_version`` of each run.
+
+    At the user's level it holds the whole sheet; at the agent's only ``counts``.
+    """
+
+    run: NonEmpty
+    deriver_version: Annotated[int, msgspec.Meta(ge=1)]
+    scope: Level
+    nodes: list[Node] = []
+    counts: list[ToolCount] = []
+    sheet: dict[str, JsonValue] = {}
+
+
+class BeliefProposed(Payload, frozen=True, kw_only=True):
+    """Something to do next time, on trial."""
+
+    belief: NonEmpty
+    kind: Literal["tool_reliability", "plan_pattern", "user_preference", "learning"]
+    statement: str = ""
+    trigger: dict[str, JsonValue] = {}
+    tendency: str = ""
+    confidence: Unit = 0.5
+    scope: Level | None = None
+
+
+class BeliefVerified(Payload, frozen=True, kw_only=True):
+    """A re-check spoke for or against a belief."""
+
+    belief: NonEmpty
+    supports: bool
+    by: str = ""
+    detail: str = ""
+    scope: Level | None = None
+
+
+class BeliefRetracted(Payload, frozen=True, kw_only=True):
+    """The belief no longer holds."""
+
+    belief: NonEmpty
+    reason: str = ""
+    scope: Level | None = None

@@ -1,0 +1,49 @@
+"""What Refold itself records."""
+
+from __future__ import annotations
+
+from events.types.base import Count, JsonValue, Level, NonEmpty, Payload
+
+
+class ContextAssembled(Payload, frozen=True, kw_only=True):
+    """A context was handed out; enough to make it again, not its text."""
+
+    context: NonEmpty
+    now: str
+    positions: dict[str, str] = {}
+    chosen: list[str] = []
+    left_out: list[JsonValue] = []
+    query: str = ""
+    tokens: Count = 0
+    digest: str = ""
+
+
+class PackImported(Payload, frozen=True, kw_only=True):
+    """A memory pack was imported into a scope."""
+
+    pack: NonEmpty
+    digest: str = ""
+    counts: dict[str, Count] = {}
+    scope: Level | None = None
+
+
+class DeadletterDiscarded(Payload, frozen=True, kw_only=True):
+    """An event that no fold could take is left out on purpose, by a person, in every rebuild too.
+
+    It is recorded under the partition key of the event it discards.
+    """
+
+    projection: NonEmpty
+    event_id: NonEmpty
+    partition_key: NonEmpty
+    reason: str = ""
+    by: str = ""
+
+
+class ScopeErased(Payload, frozen=True, kw_only=True):
+    """Everything of a subject is erased; the event goes to every partition, with derived ids."""
+
+    level: Level
+    subject: NonEmpty
+    partition: Count
+    by: str = ""

@@ -1,0 +1,55 @@
+"""What was said, decided, noted and computed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from events.types.base import Count, JsonValue, NonEmpty, Payload, Seconds
+
+
+class MessageAdded(Payload, frozen=True, kw_only=True):
+    """A turn of the conversation. ``content`` is text or a list of content parts."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: JsonValue = None
+    name: str = ""
+    call_id: str = ""
+
+
+class DecisionMade(Payload, frozen=True, kw_only=True):
+    """A choice, what else was possible, and why."""
+
+    chosen: NonEmpty
+    question: str = ""
+    alternatives: list[JsonValue] = []
+    rationale: str = ""
+    based_on: list[str] = []
+
+
+class NoteWritten(Payload, frozen=True, kw_only=True):
+    """A keyed note of the task. With ``expected_version`` a writer that saw an older one is told, never overwritten."""
+
+    key: NonEmpty
+    content: JsonValue
+    expected_version: Count | None = None
+    category: str = ""
+    ttl_s: Seconds | None = None
+
+
+class ModelResponded(Payload, frozen=True, kw_only=True):
+    """A model answered; costs are in ``currency`` units."""
+
+    model: str = ""
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+    cost: float = 0.0
+    currency: str = "USD"
+    latency_ms: float | None = None
+
+
+class CardSummarized(Payload, frozen=True, kw_only=True):
+    """A reactor's model summarised a memory card."""
+
+    card: NonEmpty
+    summary: str
+    model: str = ""

@@ -1,0 +1,102 @@
+"""What a projection is: a value. The engine does the rest, the same for all (DESIGN 5).
+
+A projection file reads top-down: docstring that maps each event to its effect, tables, pure ``apply``, and the one
+``Projection(...)`` value. It sees no session, clock, random source or Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+from sqlalchemy import Column, MetaData, Table, Text
+from sqlalchemy.types import TypeDecorator
+
+from events.event import Recorded
+
+Row = Mapping[str, Any]
+"""One row without its ``org`` and ``key`` columns, which the engine knows. Never changed in place: put a new one."""
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON value stored as text with sorted keys, so that equal values are equal bytes in every store."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> str | None:
+        """Value to text; None is NULL."""
+        return None if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Text to value."""
+        return None if value is None else orjson.loads(value)
+
+
+class RowRef(NamedTuple):
+    """A row of the event's key: its table's name and its primary key after ``org`` and ``key`` (may be empty)."""
+
+    table: str
+    pk: tuple[Any, ...] = ()
+
+
+class Put(NamedTuple):
+    """Insert or replace a row. ``row`` holds every column but ``org`` and ``key``; absent columns become NULL."""
+
+    table: str
+    row: Row
+
+
+class Drop(NamedTuple):
+    """Delete a row, if it is there."""
+
+    table: str
+    pk: tuple[Any, ...] = ()
+
+
+Change = Put | Drop
+
+
+class Rows(Protocol):
+    """The rows that the event's key owns, as they stand before the event."""
+
+    def get(self, table: str, *pk: Any) -> Row | None:
+        """The row, or None. A row that ``names`` did not name costs an extra round trip the first time."""
+        ...
+
+
+def _no_rows(recorded: Recorded) -> Iterable[RowRef]:
+    return ()
+
+
+def _partition_key(recorded: Recorded) -> str:
+    return recorded.event.key
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One read model.
+
+    ``apply(recorded, rows)`` is pure: same event, same rows, same changes. A key owns its rows: whatever is put gets
+    the event's ``org`` and ``key``, so a fold cannot write what another owner writes. ``names`` tells which rows
+    ``apply`` will ask for, so that a batch costs one SELECT a table. ``key`` is the partition key; another one must
+    be a function of it, or two owners would write one row.
+    """
+
+    name: str
+    version: int
+    tables: tuple[Table, ...]
+    handles: frozenset[str]
+    apply: Callable[[Recorded, Rows], Iterable[Change]]
+    names: Callable[[Recorded], Iterable[RowRef]] = _no_rows
+    key: Callable[[Recorded], str] = _partition_key
+
+
+def read_model_table(metadata: MetaData, name: str, *columns: Column[Any]) -> Table:
+    """A table whose rows belong to a key: ``org`` and ``key`` lead its primary key, ``columns`` follow.
+
+    Columns marked ``primary_key=True`` complete the primary key. Use Text, BigInteger, Double, Boolean and ``Json``.
+    """
+    return Table(name, metadata, Column("org", Text, primary_key=True), Column("key", Text, primary_key=True), *columns)
