@@ -1,0 +1,40 @@
+"""Logging: one line an occurrence, on stderr. No event's contents are ever logged: tenants are walls."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+
+
+class _OneLine(logging.Formatter):
+    """``2026-03-01T10:00:00.123+00:00 WARNING refold.inbox message``, newlines escaped."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """RFC 3339 in UTC, to the millisecond."""
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+
+
+def set_up_logging(level: str) -> None:
+    """Send every log line of this process to stderr, in one form, whichever library wrote it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("uvicorn.access", "alembic", "httpx"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def brief(error: BaseException) -> str:
+    """An error in half a line: kind, first line of its message, and where it was raised. No parameters, no contents."""
+    lines = str(error).splitlines()
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {'/'.join(frames[-1].filename.split('/')[-3:])}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{': ' + lines[0][:200] if lines else ''}{place}"

@@ -1,0 +1,159 @@
+"""Every setting, in one frozen object: built once in the composition root, passed down, read nowhere else.
+
+A setting comes from an argument of the command line, else from its environment variable, else from its default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from events.errors import SetupError
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        number = int(text) if re.fullmatch(r"-?\d{1,12}", text) else None
+        if number is None or not least <= number <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return number
+
+    return parse
+
+
+def _seconds(least: float, most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        number = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text) else None
+        if number is None or not least <= number <= most:
+            raise ValueError(f"seconds, a number from {least:g} to {most:g}")
+        return number
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise ValueError("1 or 0")
+    return text.lower() in _TRUE
+
+
+def _redis_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.scheme == "unix"):
+        raise ValueError("like redis://localhost:6379/0")
+    return text
+
+
+def _database_url(text: str) -> str:
+    if not re.match(r"(sqlite:///.+|postgresql(\+\w+)?://.+)", text):
+        raise ValueError("sqlite:///FOLDER or postgresql://user@host/database")
+    return text
+
+
+def _dotted(text: str) -> str:
+    if not re.fullmatch(r"[\w.]+:\w+", text):
+        raise ValueError("like package.module:NAME")
+    return text
+
+
+def _level(text: str) -> str:
+    if text.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise ValueError("debug, info, warning or error")
+    return text.upper()
+
+
+def _setting(variable: str, default: Any, parse: Callable[[str], Any]) -> Any:
+    return field(default=default, metadata={"variable": variable, "parse": parse})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How this process runs. Build it with ``Settings.read``."""
+
+    data: Path = _setting("REFOLD_DATA", Path(".refold"), Path)
+    """Folder of everything that is kept on this machine."""
+    database_url: str = _setting("REFOLD_DATABASE_URL", "", _database_url)
+    """Where the archive and the read models are; empty: SQLite files under ``data``."""
+    redis_url: str = _setting("REDIS_URL", "", _redis_url)
+    """Where the log is; empty: a Redis of our own under ``data``."""
+    partitions: int = _setting("REFOLD_PARTITIONS", 8, _whole(1, 1024))
+    """Partitions of a new log; fixed once the log exists."""
+    projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
+    """The tuple of projections to run, as ``module:NAME``."""
+    http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str)
+    http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535))
+    """0: any free port, named in the ready line and in ``instance.json``."""
+    workers: int = _setting("REFOLD_WORKERS", 0, _whole(0, 256))
+    """Projector processes beside the main one."""
+    lease_s: float = _setting("REFOLD_LEASE_S", 10.0, _seconds(0.5, 3600))
+    """How long an owner of a partition may be silent before another takes over."""
+    hot_window: int = _setting("REFOLD_HOT_WINDOW", 10_000, _whole(0, 100_000_000))
+    """Archived entries a partition keeps in Redis."""
+    archive_batch: int = _setting("REFOLD_ARCHIVE_BATCH", 2_000, _whole(1, 100_000))
+    """Entries the archiver writes in one transaction, at most."""
+    fold_batch: int = _setting("REFOLD_FOLD_BATCH", 2_000, _whole(1, 100_000))
+    """Events a projector folds in one transaction, at most."""
+    inbox_batch: int = _setting("REFOLD_INBOX_BATCH", 500, _whole(1, 10_000))
+    """Inbox entries taken through the door at once, at most."""
+    inbox_idle_s: float = _setting("REFOLD_INBOX_IDLE_S", 30.0, _seconds(0.1, 3600))
+    """How long an inbox entry may lie with a silent consumer before another takes it over."""
+    max_event_bytes: int = _setting("REFOLD_MAX_EVENT_BYTES", 1 << 20, _whole(1_024, 64 << 20))
+    """Largest ``data`` of one event that the door lets in."""
+    publish_timeout_s: float = _setting("REFOLD_PUBLISH_TIMEOUT_S", 10.0, _seconds(0.1, 600))
+    """How long a durable publish waits for the archive."""
+    read_timeout_s: float = _setting("REFOLD_READ_TIMEOUT_S", 5.0, _seconds(0, 600))
+    """How long a read with ``after=`` waits for its projection."""
+    reactor_concurrency: int = _setting("REFOLD_REACTOR_CONCURRENCY", 16, _whole(1, 1_024))
+    """Reactions in flight at once, a reactor."""
+    settle_deadline_s: float = _setting("REFOLD_SETTLE_DEADLINE_S", 60.0, _seconds(0, 86_400))
+    """How long a run that settles itself may take after its end, when it names no deadline of its own."""
+    watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
+    """How long a run may be silent before it counts as lost."""
+    stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
+    """How long a service may take to stop before it is cancelled."""
+    uvloop: bool = _setting("REFOLD_UVLOOP", True, _flag)
+    """Use uvloop where it is installed."""
+    log_level: str = _setting("REFOLD_LOG_LEVEL", "INFO", _level)
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str], **given: Any) -> Settings:
+        """Settings from the environment; a ``given`` value that is not None wins. Raises SetupError in one line."""
+        values: dict[str, Any] = {}
+        for spec in fields(cls):
+            variable, text = spec.metadata["variable"], environ.get(spec.metadata["variable"], "").strip()
+            named, source = given.pop(spec.name, None), variable
+            if named is not None:
+                text, source = str(named), f"--{spec.name.replace('_', '-')}"
+            if text:
+                values[spec.name] = _parsed(spec.metadata["parse"], text, source)
+        if given:
+            raise TypeError(f"no such setting: {', '.join(sorted(given))}")
+        return cls(**values)
+
+    def environ(self) -> dict[str, str]:
+        """The environment variables that give a child process these settings."""
+        pairs = ((spec, getattr(self, spec.name)) for spec in fields(self))
+        return {
+            spec.metadata["variable"]: str(int(value) if isinstance(value, bool) else value)
+            for spec, value in pairs
+            if value != spec.default
+        }
+
+    @property
+    def stores_url(self) -> str:
+        """The database URL in force."""
+        return self.database_url or f"sqlite:///{self.data.resolve() / 'db'}"
+
+
+def _parsed(parse: Callable[[str], Any], text: str, source: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        shown = re.sub(r"//[^/@]*@", "//***@", text)[:80]
+        raise SetupError(f"{source} is {shown!r}: it must be {error}") from error
