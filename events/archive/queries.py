@@ -1,0 +1,201 @@
+"""Queries of the archive: pure functions on a Connection.
+
+Tenants are walls: every read by a name takes the org that owns it. Reading by position is for the engine and admins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, bindparam, func, select, text, tuple_
+
+from events.archive.schema import event_ids, event_log, log_epochs, log_watermarks
+from events.archive.store import First
+from events.bulk import bulk_select
+from events.event import Event, Position
+
+Verdict = Literal["effective", "duplicate_of", "conflict_with"]
+
+_EVENT_COLUMNS = tuple(event_log.c[name] for name in Event.__struct_fields__)
+_HEAD = 7
+_COLUMNS = (
+    event_log.c.partition, event_log.c.epoch, event_log.c.n, event_log.c.verdict, event_log.c.ref_epoch,
+    event_log.c.ref_n, event_log.c.received_ms, *_EVENT_COLUMNS,
+)  # fmt: skip
+_TYPE = _HEAD + Event.__struct_fields__.index("type")
+_FIELDS = Event.__struct_fields__
+_SANITIZED = _FIELDS.index("sanitized")
+# literal, or SQLite does not see that a partial index applies
+_IS_RUN_START = text("event_log.type = 'run.started'")
+_OF_A_RUN = text("event_log.run <> ''")
+
+
+class Archived:
+    """One archived position. The event is built when asked for: readers pass over types that they do not handle."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: Sequence[Any]) -> None:
+        self._row = row
+
+    @property
+    def partition(self) -> int:
+        """Partition of the log."""
+        return int(self._row[0])
+
+    @property
+    def position(self) -> Position:
+        """Position in the partition."""
+        return Position(self._row[1], self._row[2])
+
+    @property
+    def verdict(self) -> Verdict:
+        """``effective``, or what it is of ``first``."""
+        verdict: Verdict = self._row[3]
+        return verdict
+
+    @property
+    def first(self) -> Position | None:
+        """The position of the event that this one repeats or conflicts with; None when it is effective."""
+        return None if self._row[4] is None else Position(self._row[4], self._row[5])
+
+    @property
+    def received_ms(self) -> int:
+        """When it was archived, in Unix milliseconds."""
+        return int(self._row[6])
+
+    @property
+    def type(self) -> str:
+        """Type of the event."""
+        return str(self._row[_TYPE])
+
+    def event(self) -> Event:
+        """The event itself."""
+        fields = list(self._row[_HEAD:])
+        fields[_SANITIZED] = bool(fields[_SANITIZED])
+        return Event(**dict(zip(_FIELDS, fields, strict=True)))
+
+
+class Verdicted(NamedTuple):
+    """What the archive says of one position."""
+
+    verdict: Verdict
+    first: Position | None
+
+
+class RunSummary(NamedTuple):
+    """One run in the index of an org: as its ``run.started`` says."""
+
+    task: str
+    run: str
+    agent: str
+    user: str
+    session: str
+    time: str
+    received_ms: int
+    data: str
+
+
+def read_watermarks(conn: Connection) -> dict[int, Position]:
+    """The last archived position of each partition."""
+    rows = conn.execute(select(log_watermarks.c.partition, log_watermarks.c.epoch, log_watermarks.c.n))
+    return {partition: Position(epoch, n) for partition, epoch, n in rows}
+
+
+def read_epochs(conn: Connection) -> dict[int, dict[int, int | None]]:
+    """For each partition its epochs and the n that each ended at; None for the open one."""
+    epochs: dict[int, dict[int, int | None]] = {}
+    for partition, epoch, end in conn.execute(
+        select(log_epochs.c.partition, log_epochs.c.epoch, log_epochs.c.ended_at_n).order_by(log_epochs.c.epoch)
+    ):
+        epochs.setdefault(partition, {})[epoch] = end
+    return epochs
+
+
+def count_events(conn: Connection) -> int:
+    """How many positions the archive holds: a sum over epochs, for positions are dense."""
+    marks = read_watermarks(conn)
+    ended = sum(end + 1 for epochs in read_epochs(conn).values() for end in epochs.values() if end is not None)
+    return ended + sum(n + 1 for epoch, n in marks.values())
+
+
+def read_log(
+    conn: Connection, partition: int, after: Position, limit: int, upto: Position | None = None
+) -> list[Archived]:
+    """The positions of a partition that follow ``after``, in order."""
+    here = tuple_(event_log.c.epoch, event_log.c.n)
+    query = select(*_COLUMNS).where(event_log.c.partition == partition, here > tuple_(*after))
+    if upto is not None:
+        query = query.where(here <= tuple_(*upto))
+    rows = conn.execute(query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+    return [Archived(row) for row in rows.all()]
+
+
+def read_verdicts(conn: Connection, partition: int, positions: Sequence[Position]) -> dict[Position, Verdicted]:
+    """The verdicts of those positions that are archived."""
+    columns = ("epoch", "n", "verdict", "ref_epoch", "ref_n")
+    keys = [(partition, *position) for position in positions]
+    found = bulk_select(conn, event_log, columns, ("partition", "epoch", "n"), keys)
+    return {
+        Position(epoch, n): Verdicted(verdict, None if ref_epoch is None else Position(ref_epoch, ref_n))
+        for epoch, n, verdict, ref_epoch, ref_n in found
+    }
+
+
+def read_run(conn: Connection, org: str, run: str, after: tuple[int, Position] | None, limit: int) -> list[Archived]:
+    """The events of a run by partition and position."""
+    place = (event_log.c.partition, event_log.c.epoch, event_log.c.n)
+    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.run == run, _OF_A_RUN)
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(after[0], *after[1]))
+    return [Archived(row) for row in conn.execute(query.order_by(*place).limit(limit)).all()]
+
+
+def read_runs(conn: Connection, org: str, limit: int, task: str | None = None) -> list[RunSummary]:
+    """The runs of an org (of one task) that started last, the newest first."""
+    query = select(*(event_log.c[name] for name in RunSummary._fields)).where(
+        event_log.c.org == org, event_log.c.verdict == "effective", _IS_RUN_START
+    )
+    if task is not None:
+        query = query.where(event_log.c.task == task)
+    order = (event_log.c.received_ms.desc(), event_log.c.partition, event_log.c.epoch.desc(), event_log.c.n.desc())
+    return [RunSummary(*row) for row in conn.execute(query.order_by(*order).limit(limit))]
+
+
+def read_ids(conn: Connection, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], First]:
+    """Where events stand first, by (org, key, id)."""
+    columns = ("org", "key", "id", "epoch", "n", "digest")
+    found = bulk_select(conn, event_ids, columns, ("org", "key", "id"), wanted)
+    return {(org, key, id_): First(Position(epoch, n), digest) for org, key, id_, epoch, n, digest in found}
+
+
+def read_attempts(conn: Connection, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """The attempts of tasks, by (org, task): (attempt, run), in the order in which they were accepted."""
+    attempts: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    query = (
+        select(event_log.c.run, event_log.c.data)
+        .where(event_log.c.org == bindparam("org"), event_log.c.task == bindparam("task"))
+        .where(event_log.c.verdict == "effective", _IS_RUN_START)
+        .order_by(event_log.c.epoch, event_log.c.n)
+    )
+    for org, task in wanted:
+        for run, data in conn.execute(query, {"org": org, "task": task}):
+            attempts.setdefault((org, task), []).append((orjson.loads(data).get("attempt", 1), run))
+    return attempts
+
+
+def read_last_seqs(conn: Connection, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+    """The highest ``seq`` of runs, by (org, task, run)."""
+    query = (
+        select(func.max(event_log.c.seq))
+        .where(event_log.c.org == bindparam("org"), event_log.c.run == bindparam("run"), _OF_A_RUN)
+        .where(event_log.c.task == bindparam("task"), event_log.c.verdict == "effective")
+    )
+    seqs: dict[tuple[str, str, str], int] = {}
+    for org, task, run in wanted:
+        highest = conn.execute(query, {"org": org, "task": task, "run": run}).scalar()
+        if highest:
+            seqs[(org, task, run)] = highest
+    return seqs

@@ -1,0 +1,190 @@
+"""One store of the backend: a SQLite file or a PostgreSQL schema, used through the same synchronous Core code.
+
+Every connection is long-lived and belongs to one thread: work goes to the thread, never the connection to the work.
+``Database.write`` runs a function in one transaction, ``Database.read`` in one snapshot. Whoever awaits may be
+cancelled: a transaction that has begun completes all the same, only its result is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy.schema import DropSchema
+
+from events import database_engines as engines
+from events.database_errors import DATABASE_ERRORS, CommitUnknown, surfaced
+from events.errors import SetupError
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+"""What runs on a connection. It neither commits nor rolls back, and may run again in another transaction."""
+
+LOG_NAME = "log"
+"""The store that alembic owns: archive, ids, epochs, registry, leases, refused events."""
+
+
+class Database:
+    """One SQLite file or PostgreSQL schema, with its threads and connections.
+
+    ``durable`` stores are synced to disk before a commit returns. One that is not can lose its last commits, never its
+    consistency, when the machine loses power: right for generations, which are derived from the log.
+    Connections open at first use. Errors that pass (a lock, a lost connection, a full disk) are raised as Transient,
+    what needs a person as SetupError; mistakes in ``work`` (a wrong statement, a violated constraint) stay as they are.
+    """
+
+    def __init__(self, url: str, *, schema: str | None = None, durable: bool = True, readers: int = 3) -> None:
+        self.url = url
+        self.schema = schema
+        self.dialect: Literal["sqlite", "postgresql"] = engines.dialect_of(url)
+        writers = 1 if self.dialect == "sqlite" else 4
+        label = schema or make_url(url).database or "db"
+        self._writer = _Lane(engines.writer(url, schema, durable=durable), writers, f"{label}-write")
+        self._reader = _Lane(engines.reader(url, schema), readers, f"{label}-read")
+
+    async def write(self, work: Work[T]) -> T:
+        """Run ``work`` in one transaction: commit when it returns, roll back when it raises.
+
+        Raises CommitUnknown when the store failed during the commit, so that nobody knows whether it holds.
+        """
+        return await asyncio.wrap_future(self._writer.submit(_in_transaction, work))
+
+    async def read(self, work: Work[T]) -> T:
+        """Run ``work`` on one snapshot of the store; it cannot write."""
+        return await asyncio.wrap_future(self._reader.submit(_in_snapshot, work))
+
+    def write_now(self, work: Work[T]) -> T:
+        """``write`` for callers without an event loop; blocks."""
+        return self._writer.submit(_in_transaction, work).result()
+
+    def read_now(self, work: Work[T]) -> T:
+        """``read`` for callers without an event loop; blocks."""
+        return self._reader.submit(_in_snapshot, work).result()
+
+    def close(self) -> None:
+        """Finish what has begun, drop what has not, close the connections. A closed database is not used again."""
+        self._writer.close()
+        self._reader.close()
+
+
+class Stores:
+    """Where each store of a backend is: ``sqlite:///DIR`` (a file each) or ``postgresql://...`` (a schema each).
+
+    Each call opens a store of its own; the caller closes it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.dialect = engines.dialect_of(url)
+        if self.dialect == "sqlite":
+            self.directory = Path(make_url(url).database or "")
+            if not str(make_url(url).database or ""):
+                raise SetupError(f"the store {url!r} names no folder: write sqlite:///path/to/folder")
+
+    def log(self) -> Database:
+        """The archive and all else that cannot be derived; durable."""
+        return self._open(LOG_NAME, durable=True)
+
+    def generation(self, name: str) -> Database:
+        """The store of one generation of a read model, ``task_state__g3`` say; made at the first write."""
+        return self._open(name, durable=False)
+
+    def drop_generation(self, name: str) -> None:
+        """Delete a generation's store with all that is in it; nothing happens when it is not there."""
+        if self.dialect == "sqlite":
+            for suffix in ("", "-wal", "-shm"):
+                (self.directory / f"{name}.db{suffix}").unlink(missing_ok=True)
+            return
+        log = self.log()
+        try:
+            log.write_now(lambda conn: conn.execute(DropSchema(name, cascade=True, if_exists=True)))
+        finally:
+            log.close()
+
+    def _open(self, name: str, *, durable: bool) -> Database:
+        if self.dialect == "postgresql":
+            return Database(self.url, schema=f"refold_{name}" if name == LOG_NAME else name, durable=durable)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(f"the folder {self.directory} cannot be made: {error.strerror}") from error
+        return Database(f"sqlite:///{self.directory / name}.db", durable=durable)
+
+
+class _Lane:
+    """A fixed set of threads, each with one long-lived connection that it replaces when it was lost."""
+
+    def __init__(self, engine: Engine, threads: int, name: str) -> None:
+        self._engine = engine
+        self._local = threading.local()
+        self._connections: set[Connection] = set()
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def submit(self, run: Callable[[Connection, Work[T]], T], work: Work[T]) -> Future[T]:
+        return self._executor.submit(self._run, run, work)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        for connection in self._connections:
+            with suppress(*DATABASE_ERRORS):
+                connection.close()
+        self._connections.clear()
+        self._engine.dispose()
+
+    def _run(self, run: Callable[[Connection, Work[T]], T], work: Work[T]) -> T:
+        try:
+            return run(self._connection(), work)
+        except CommitUnknown:
+            self._discard()
+            raise
+        except DATABASE_ERRORS as error:
+            # a connection that saw an error is not used again: rare, and no state is left to reason about
+            self._discard()
+            meaning = surfaced(error)
+            if meaning is None:
+                raise
+            raise meaning from error
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._engine.connect()
+            self._local.connection = connection
+            self._connections.add(connection)
+        return connection
+
+    def _discard(self) -> None:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        self._local.connection = None
+        if connection is not None:
+            self._connections.discard(connection)
+            with suppress(*DATABASE_ERRORS):
+                connection.invalidate()
+                connection.close()
+
+
+def _in_transaction(connection: Connection, work: Work[T]) -> T:
+    with connection.begin() as transaction:
+        result = work(connection)
+        try:
+            transaction.commit()
+        except DATABASE_ERRORS as error:
+            meaning = surfaced(error)
+            if meaning is None:
+                raise
+            raise CommitUnknown(f"{meaning} (during the commit: whether it holds is unknown)") from error
+    return result
+
+
+def _in_snapshot(connection: Connection, work: Work[T]) -> T:
+    transaction = connection.begin()
+    try:
+        return work(connection)
+    finally:
+        transaction.rollback()
