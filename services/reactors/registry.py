@@ -1,0 +1,9 @@
+"""The one place to add a reactor."""
+
+from __future__ import annotations
+
+from services.reactors.hindsight import HINDSIGHT
+from services.reactors.reactor import Reactor
+from services.reactors.settler import SETTLER
+
+REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT)
