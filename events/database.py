@@ -33,8 +33,8 @@ LOG_NAME = "log"
 class Database:
     """One SQLite file or PostgreSQL schema, with its threads and connections.
 
-    ``durable`` stores are synced to disk before a commit returns. One that is not can lose its last commits, never its
-    consistency, when the machine loses power: right for generations, which are derived from the log.
+    ``durable`` stores are synced to disk before a commit returns. A SQLite file that is not can lose its last commits,
+    never its consistency, when the machine loses power: right for generations, which are derived from the log.
     Connections open at first use. Errors that pass (a lock, a lost connection, a full disk) are raised as Transient,
     what needs a person as SetupError; mistakes in ``work`` (a wrong statement, a violated constraint) stay as they are.
     """
@@ -43,9 +43,10 @@ class Database:
         self.url = url
         self.schema = schema
         self.dialect: Literal["sqlite", "postgresql"] = engines.dialect_of(url)
-        writers = 1 if self.dialect == "sqlite" else 4
+        # one writer is all that SQLite takes; PostgreSQL commits partitions in parallel
+        self.writers = 1 if self.dialect == "sqlite" else 4
         label = schema or make_url(url).database or "db"
-        self._writer = _Lane(engines.writer(url, schema, durable=durable), writers, f"{label}-write")
+        self._writer = _Lane(engines.writer(url, schema, durable=durable), self.writers, f"{label}-write")
         self._reader = _Lane(engines.reader(url, schema), readers, f"{label}-read")
 
     async def write(self, work: Work[T]) -> T:

@@ -54,7 +54,9 @@ def writer(url: str, schema: str | None, *, durable: bool) -> Engine:
     """Engine whose transactions may write. A missing file or schema is made when the first connection opens."""
     if dialect_of(url) == "sqlite":
         return _sqlite_engine(url, "IMMEDIATE", mode="rwc", synchronous="FULL" if durable else "NORMAL")
-    engine = _postgres_engine(url, schema, durable=durable)
+    # synchronous_commit stays on: without it a killed server forgets commits, a generation's CREATE TABLE among them,
+    # whereas SQLite's NORMAL forgets only when the machine itself stops
+    engine = _postgres_engine(url, schema)
     if schema:
         _make_schema_at_connect(engine, schema)
     return engine
@@ -64,7 +66,7 @@ def reader(url: str, schema: str | None) -> Engine:
     """Engine whose transactions are one snapshot each and cannot write. A missing file is an error."""
     if dialect_of(url) == "sqlite":
         return _sqlite_engine(url, "DEFERRED", mode="rw", synchronous="NORMAL")
-    engine = _postgres_engine(url, schema, durable=True)
+    engine = _postgres_engine(url, schema)
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
@@ -110,16 +112,14 @@ def _sqlite_engine(url: str, begin: str, *, mode: str, synchronous: str) -> Engi
     return engine
 
 
-def _postgres_engine(url: str, schema: str | None, *, durable: bool) -> Engine:
+def _postgres_engine(url: str, schema: str | None) -> Engine:
     options = [
-        f"idle_in_transaction_session_timeout={STALLED_TRANSACTION_S * 1000}",
+        f"idle_in_transaction_session_timeout={int(STALLED_TRANSACTION_S * 1000)}",
         f"lock_timeout={LOCK_WAIT_S * 1000}",
         "timezone=UTC",
     ]
     if schema:
         options.append(f'search_path="{schema}"')
-    if not durable:
-        options.append("synchronous_commit=off")
     return create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         poolclass=NullPool,

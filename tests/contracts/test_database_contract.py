@@ -1,0 +1,198 @@
+"""What both kinds of store promise: whole transactions, snapshots, recovery of lost connections, bulk statements."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import BigInteger, Column, Connection, Double, MetaData, Table, Text, insert, select, update
+
+from events.bulk import bulk_delete, bulk_insert, bulk_insert_new, bulk_select, bulk_upsert
+from events.database import Database, Stores
+from events.errors import Transient
+from projections.projection import Json
+from tests.servers import PostgresServer, postgres_server
+
+metadata = MetaData()
+things = Table(
+    "things",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("n", BigInteger, primary_key=True),
+    Column("value", Json),
+    Column("weight", Double),
+)
+COLUMNS = ("key", "n", "value", "weight")
+
+
+@pytest.fixture
+def db(stores: Stores) -> Iterator[Database]:
+    db = stores.generation("things__g1")
+    db.write_now(metadata.create_all)
+    yield db
+    db.close()
+
+
+def all_rows(conn: Connection) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in conn.execute(select(things).order_by(things.c.key, things.c.n))]
+
+
+def test_bulk_statements_round_trip(db: Database) -> None:
+    rows = [("a", 1, {"z": [1, None], "b": "é\\u0000"}, 0.5), ("a", 2, None, None), ("b", 2**62, [], -1e300)]
+    db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, rows))
+    assert db.read_now(all_rows) == rows
+    newer = [("a", 2, {"new": True}, 2.0), ("c", 1, "text", 3.0)]
+    db.write_now(lambda conn: bulk_upsert(conn, things, COLUMNS, newer))
+    assert db.read_now(all_rows) == [rows[0], newer[0], rows[2], newer[1]]
+    assert db.write_now(lambda conn: bulk_insert_new(conn, things, COLUMNS, [rows[0], ("d", 1, 1, 1.0)])) == 1
+    db.write_now(lambda conn: bulk_delete(conn, things, ("key", "n"), [("a", 1), ("c", 1), ("x", 9)]))
+    assert [row[:2] for row in db.read_now(all_rows)] == [("a", 2), ("b", 2**62), ("d", 1)]
+    found = db.read_now(lambda c: sorted(bulk_select(c, things, ("key", "n"), ("key",), [("a",), ("d",), ("x",)])))
+    assert found == [("a", 2), ("d", 1)]
+
+
+def test_bulk_statements_take_more_rows_than_one_statement_holds(db: Database) -> None:
+    rows = [(f"k{n:05}", n, n, None) for n in range(4500)]
+    assert db.write_now(lambda conn: bulk_insert_new(conn, things, COLUMNS, rows)) == 4500
+    db.write_now(lambda conn: bulk_upsert(conn, things, COLUMNS, [(k, n, v + 1, w) for k, n, v, w in rows]))
+    assert db.read_now(all_rows) == [(k, n, v + 1, w) for k, n, v, w in rows]
+    keys = [row[:2] for row in rows]
+    assert len(db.read_now(lambda conn: list(bulk_select(conn, things, ("n",), ("key", "n"), keys)))) == 4500
+    db.write_now(lambda conn: bulk_delete(conn, things, ("key", "n"), keys))
+    assert db.read_now(all_rows) == []
+
+
+def test_bulk_statements_of_nothing_do_nothing(db: Database) -> None:
+    def work(conn: Connection) -> int:
+        bulk_insert(conn, things, COLUMNS, [])
+        bulk_upsert(conn, things, COLUMNS, [])
+        bulk_delete(conn, things, ("key",), [])
+        return bulk_insert_new(conn, things, COLUMNS, []) + len(list(bulk_select(conn, things, ("n",), ("key",), [])))
+
+    assert db.write_now(work) == 0
+
+
+def test_fifty_cancellations_in_mid_transaction_leave_whole_transactions(db: Database) -> None:
+    async def cancel_midway(n: int) -> None:
+        begun, cancelled = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def work(conn: Connection) -> None:
+            conn.execute(insert(things), {"key": "first", "n": n})
+            loop.call_soon_threadsafe(begun.set)
+            cancelled.wait(10)
+            conn.execute(insert(things), {"key": "second", "n": n})
+
+        task = asyncio.ensure_future(db.write(work))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        cancelled.set()
+
+    async def main() -> None:
+        for n in range(50):
+            await cancel_midway(n)
+
+    asyncio.run(main())
+    whole = [(key, n) for key in ("first", "second") for n in range(50)]
+    wait_until_written(db)
+    assert [row[:2] for row in db.read_now(all_rows)] == whole
+
+
+def wait_until_written(db: Database) -> None:
+    """Return when every writer thread has finished what it had in hand."""
+    barrier = threading.Barrier(db.writers)
+    with ThreadPoolExecutor(db.writers) as pool:
+        list(pool.map(lambda _: db.write_now(lambda _conn: barrier.wait(30)), range(db.writers)))
+
+
+def test_eight_writers_and_a_reader_lose_no_update(db: Database) -> None:
+    """C24: eight tasks, 200 updates each, and a reader; no lost update, no "database is locked"."""
+    db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, [(f"t{t}", 0, 0, 0.0) for t in range(8)]))
+    seen: list[float] = []
+    done = threading.Event()
+
+    def count_up(task: int) -> None:
+        mine = Database(db.url, schema=db.schema) if task % 2 else db
+        for _ in range(200):
+            mine.write_now(
+                lambda conn: conn.execute(
+                    update(things).where(things.c.key == f"t{task}").values(weight=things.c.weight + 1)
+                )
+            )
+        if mine is not db:
+            mine.close()
+
+    def read_on() -> None:
+        while not done.is_set():
+            seen.append(sum(row.weight for row in db.read_now(lambda conn: conn.execute(select(things)).all())))
+
+    with ThreadPoolExecutor(9) as pool:
+        reader = pool.submit(read_on)
+        list(pool.map(count_up, range(8)))
+        done.set()
+        reader.result()
+    assert [row[3] for row in db.read_now(all_rows)] == [200.0] * 8
+    assert seen == sorted(seen)
+
+
+def test_a_read_is_one_snapshot(db: Database) -> None:
+    def two_reads(conn: Connection) -> tuple[int, int]:
+        before = len(all_rows(conn))
+        db.write_now(lambda other: bulk_insert(other, things, COLUMNS, [("later", 1, None, None)]))
+        return before, len(all_rows(conn))
+
+    assert db.read_now(two_reads) == (0, 0)
+    assert len(db.read_now(all_rows)) == 1
+
+
+def test_a_store_is_dropped_with_all_that_is_in_it(stores: Stores) -> None:
+    for _ in range(2):
+        generation = stores.generation("things__g2")
+        generation.write_now(metadata.create_all)
+        generation.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, [("a", 1, None, None)]))
+        generation.close()
+        stores.drop_generation("things__g2")
+    stores.drop_generation("things__g2")
+
+
+def test_a_killed_postgresql_is_transient_and_has_all_commits() -> None:
+    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = postgres_server(Path(folder) / "data")
+        db = Stores(server.url).generation("things__g1")
+        db.write_now(metadata.create_all)
+        db.read_now(all_rows)
+        server.kill()
+        for call in (lambda: db.write_now(all_rows), lambda: db.read_now(all_rows)):
+            with pytest.raises(Transient, match="PostgreSQL"):
+                call()
+        server.start()
+        db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, [("a", 1, None, None)]))
+        assert len(db.read_now(all_rows)) == 1
+        db.close()
+        server.stop()
+
+
+def test_a_stalled_transaction_is_ended_and_reported(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("events.database_engines.STALLED_TRANSACTION_S", 0.2)
+    db = Stores(postgres.new_database()).generation("things__g1")
+    db.write_now(metadata.create_all)
+    stalled = threading.Event()
+
+    def stall(conn: Connection) -> None:
+        conn.execute(insert(things), {"key": "a", "n": 1})
+        stalled.wait(1)
+        conn.execute(insert(things), {"key": "a", "n": 2})
+
+    with pytest.raises(Transient):
+        db.write_now(stall)
+    assert db.read_now(all_rows) == []
+    db.close()
