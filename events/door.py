@@ -1,7 +1,7 @@
 """The one door. Every event enters here, whichever way it came: checked, sanitised, keyed, digested, or refused.
 
 Ways in: CloudEvents JSON over HTTP (``read_json``), flat stream fields from the inbox (``read_fields``), and Python
-values from importers and reactors (``admit``). All end in ``admit``.
+values from importers and reactors. All end in ``admit``.
 """
 
 from __future__ import annotations
@@ -9,26 +9,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import orjson
 
 from events import strict_json
 from events.errors import NewerVersion, Poison, Refused
 from events.event import Event
-from events.keys import partition_key
+from events.keys import Undecoded, partition_key
 from events.registry import EVENT_TYPES, decode_data
 from events.times import check_time
 
 MAX_EVENT_BYTES = 1 << 20
-MAX_ID_CHARS = 128
-MAX_NAME_CHARS = 256
-MAX_SEQ = 2**53
 
-_NAMES = ("source", "org", "agent", "user", "session", "task", "run", "causation", "correlation")
-_TEXTS = ("id", "type", "time", "traceparent", *_NAMES)
-_KNOWN = frozenset((*_TEXTS, "seq", "schemaversion", "data", "specversion", "datacontenttype", "dataschema", "subject"))
-_NOT_CONTENT = ("time", "traceparent")
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Whole = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event as a publisher writes it: CloudEvents attributes and ours as top-level members; null is absent.
+
+    CloudEvents' ``dataschema`` and ``subject`` may stand there and are not kept. ``sanitized`` comes with events that
+    Refold has exported.
+    """
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    type: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    source: Name | None = None
+    time: str | None = None
+    org: Name | None = None
+    agent: Name | None = None
+    user: Name | None = None
+    session: Name | None = None
+    task: Name | None = None
+    run: Name | None = None
+    seq: Whole | None = None
+    schemaversion: Whole | None = None
+    causation: Name | None = None
+    correlation: Name | None = None
+    traceparent: Name | None = None
+    sanitized: bool | None = None
+    data: Any = None
+    specversion: Literal["1.0"] | None = None
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    subject: str | None = None
 
 
 def read_json(raw: bytes) -> list[Any]:
@@ -36,78 +62,78 @@ def read_json(raw: bytes) -> list[Any]:
 
     Raises Refused when the body as a whole is unreadable.
     """
-    body = strict_json.loads(raw)
-    if isinstance(body, strict_json.Hazard):
-        raise Refused(body.message, code="bad_value")
-    return body if isinstance(body, list) else [body]
+    return strict_json.loads_many(raw)
 
 
 def read_fields(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The raw event of one flat stream entry; ``data`` is JSON text. Raises Refused when it is unreadable."""
+    """The raw event of one flat stream entry; ``data`` is JSON text. What cannot be read is left for ``admit`` to name.
+
+    Bytes that are no UTF-8 belong in the text as ``errors="surrogateescape"`` leaves them.
+    """
     value: dict[str, Any] = dict(fields)
-    data = value.get("data")
-    if data is not None:
-        value["data"] = strict_json.loads(data.encode("utf-8", "surrogatepass"))
+    if "data" in value:
+        try:
+            value["data"] = strict_json.loads(value["data"].encode("utf-8", "surrogatepass"))
+        except Refused as refusal:
+            value["data"] = strict_json.Hazard(str(refusal), refusal.code)
     for name in ("seq", "schemaversion"):
-        text = value.get(name)
-        if text is not None:
-            if not (text.isascii() and text.isdigit() and len(text) < 20):
-                raise Refused(f"`{name}` is {text[:40]!r}, not a whole number", code="bad_field", field=name)
+        text = value.get(name, "")
+        if text.isascii() and text.isdigit() and len(text) < 20:
             value[name] = int(text)
+    if value.get("sanitized") in ("1", "true"):
+        value["sanitized"] = True
     return value
 
 
-def admit(raw: Any, *, org: str = "default", max_bytes: int = MAX_EVENT_BYTES, now: datetime | None = None) -> Event:
-    """Admit one raw event: an object with CloudEvents attributes and ours as top-level members.
+def admit(raw: Any, *, org: str = "default", max_bytes: int = MAX_EVENT_BYTES, now: str = "") -> Event:
+    """Admit one raw event: an object with the members of ``Envelope``.
 
-    ``org`` is used when the event names none. ``now`` (default: this moment) is its time when it gives none.
-    Unknown top-level members are refused rather than dropped. Raises Refused with a code, the field and the fix.
+    ``org`` is used when the event names none, ``now`` (RFC 3339; default: this moment) when it gives no time. Unknown
+    members are refused rather than dropped. Raises Refused with a code, the field and the fix.
     """
     if isinstance(raw, strict_json.Hazard):
-        raise Refused(raw.message, code="bad_value")
-    if not isinstance(raw, Mapping):
+        raise Refused(raw.message, code=raw.code)
+    if not isinstance(raw, dict):
         raise Refused(f"an event is a JSON object, not {type(raw).__name__}", code="bad_event")
-    original = dict(raw)
-    value = strict_json.clean(original)
-    sanitized = value != original
-    _check_members(value)
-    texts = {name: _text(value, name) for name in _TEXTS}
-    texts["org"] = texts["org"] or org
-    _check_limits(texts)
-    data = value.get("data")
-    data = {} if data is None else data
-    if not isinstance(data, dict):
-        raise Refused(f"`data` is a JSON object, not {type(data).__name__}", code="bad_field", field="data")
-    text = orjson.dumps(data)
-    if len(text) > max_bytes:
-        raise Refused(
-            f"the event has {len(text):,} bytes, the limit is {max_bytes:,}: send head, tail and digest of large output",
-            code="too_large",
-            field="data",
-            limit=max_bytes,
-        )
-    version = _whole(value, "schemaversion", default=1, least=1)
-    seq = _whole(value, "seq", default=0, least=1)
-    if seq and not texts["run"]:
-        raise Refused("`seq` counts the events of a run: give `run`", code="missing_run", field="run")
-    task = texts["task"] or texts["run"]
-    key = _key_of(texts, task, version, text)
-    time = check_time(texts["time"]) if texts["time"] else (now or datetime.now(UTC)).isoformat()
-    texts.update(task=task, time=time)
+    value, sanitized = strict_json.sanitise(raw)
+    envelope = _envelope(value)
+    data = envelope.data if envelope.data is not None else {}
+    text = _data_text(data, max_bytes)
+    version = envelope.schemaversion or 1
+    run = envelope.run or ""
+    who = {
+        "org": envelope.org or org,
+        "agent": envelope.agent or "",
+        "user": envelope.user or "",
+        "session": envelope.session or "",
+        "task": envelope.task or run,
+        "run": run,
+    }
+    _check_names(envelope, who)
+    known: dict[str, Any] = {
+        "id": envelope.id,
+        "type": envelope.type,
+        "source": envelope.source or "",
+        **who,
+        "seq": envelope.seq or 0,
+        "schemaversion": version,
+        "causation": envelope.causation or "",
+        "correlation": envelope.correlation or "",
+    }
     return Event(
-        **texts,
-        seq=seq,
-        schemaversion=version,
-        sanitized=sanitized,
+        **known,
+        time=check_time(envelope.time) if envelope.time else now or _now(),
+        traceparent=envelope.traceparent or "",
+        sanitized=sanitized or envelope.sanitized is True,
         data=text.decode(),
-        key=key,
-        digest=_digest(texts, seq, version, data),
+        key=_key_of(envelope.type, version, data, text, who),
+        digest=_digest(known, data),
     )
 
 
 def admit_all(raws: Iterable[Any], *, org: str = "default", max_bytes: int = MAX_EVENT_BYTES) -> list[Event | Refused]:
     """Admit many; a refused one stands in its place in the list and harms no other."""
-    now = datetime.now(UTC)
+    now = _now()
     outcomes: list[Event | Refused] = []
     for raw in raws:
         try:
@@ -117,63 +143,71 @@ def admit_all(raws: Iterable[Any], *, org: str = "default", max_bytes: int = MAX
     return outcomes
 
 
-def _check_members(value: Mapping[str, Any]) -> None:
-    for name in ("id", "type"):
-        if not value.get(name):
-            raise Refused(f"`{name}` is missing", code="missing_field", field=name)
-    if value.get("specversion", "1.0") != "1.0":
-        raise Refused(f"specversion {value['specversion']!r} is not 1.0", code="bad_field", field="specversion")
-    unknown = value.keys() - _KNOWN
-    if unknown:
-        name = min(unknown)
-        raise Refused(f"`{name}` is no member of an event: put it into `data`", code="unknown_field", field=name)
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
-    text = value.get(name)
-    if text is None:
-        return ""
-    if not isinstance(text, str):
-        raise Refused(f"`{name}` is text, not {type(text).__name__}", code="bad_field", field=name)
+def _envelope(value: dict[str, Any]) -> Envelope:
+    try:
+        return msgspec.convert(value, Envelope)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error)) from error
+
+
+def _explained(message: str) -> Refused:
+    """Our refusal for msgspec's message, such as ``Expected `str`, got `int` - at `$.run```."""
+    said, _, place = message.partition(" - at `$.")
+    name = place.rstrip("`") or message.split("`")[1]
+    if "missing required" in message or "length >= 1" in message:
+        return Refused(f"`{name}` is missing", code="missing_field", field=name)
+    if "unknown field" in message:
+        return Refused(f"`{name}` is no member of an event: put it into `data`", code="unknown_field", field=name)
+    code = "too_long" if "length <=" in message else "bad_field"
+    said = said.removeprefix("Expected ").replace(" | null", "").replace("`", "")
+    return Refused(f"`{name}` must be {said}", code=code, field=name)
+
+
+def _data_text(data: Any, max_bytes: int) -> bytes:
+    if not isinstance(data, dict):
+        raise Refused(f"`data` is a JSON object, not {type(data).__name__}", code="bad_field", field="data")
+    text = orjson.dumps(data)
+    if len(text) > max_bytes:
+        raise Refused(
+            f"the event has {len(text):,} bytes, the limit is {max_bytes:,}: send head, tail, digest of large output",
+            code="too_large",
+            field="data",
+            limit=max_bytes,
+        )
     return text
 
 
-def _whole(value: Mapping[str, Any], name: str, *, default: int, least: int) -> int:
-    number = value.get(name)
-    if number is None:
-        return default
-    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MAX_SEQ:
-        raise Refused(f"`{name}` is a whole number from {least}, not {number!r:.40}", code="bad_field", field=name)
-    return number
+def _check_names(envelope: Envelope, who: Mapping[str, str]) -> None:
+    """U+001F parts the names in keys and hashes; a ``seq`` counts within a run."""
+    if "\x1f" in f"{envelope.id}{who['org']}{who['agent']}{who['user']}{who['session']}{who['task']}{who['run']}":
+        name = next(name for name, text in (("id", envelope.id), *who.items()) if "\x1f" in text)
+        raise Refused(f"`{name}` contains the control character U+001F", code="bad_field", field=name)
+    if envelope.seq and not who["run"]:
+        raise Refused("`seq` counts the events of a run: give `run`", code="missing_run", field="run")
 
 
-def _check_limits(texts: Mapping[str, str]) -> None:
-    if len(texts["id"]) > MAX_ID_CHARS:
-        raise Refused(f"`id` is longer than {MAX_ID_CHARS} characters", code="too_long", field="id")
-    for name in _NAMES:
-        if len(texts[name]) > MAX_NAME_CHARS:
-            raise Refused(f"`{name}` is longer than {MAX_NAME_CHARS} characters", code="too_long", field=name)
-        if "\x1f" in texts[name]:
-            raise Refused(f"`{name}` contains the control character U+001F", code="bad_field", field=name)
-
-
-def _key_of(texts: Mapping[str, str], task: str, version: int, data: bytes) -> str:
+def _key_of(type_: str, version: int, data: dict[str, Any], text: bytes, who: Mapping[str, str]) -> str:
     """Partition key by the type's rule; checks the payload on the way. An unknown type is kept by task or scope."""
-    who = {"task": task, "session": texts["session"], "user": texts["user"], "agent": texts["agent"]}
-    kind = EVENT_TYPES.get(texts["type"])
+    kind = EVENT_TYPES.get(type_)
     if kind is None:
-        return partition_key("task" if task else "scope", None, **who)
+        return partition_key("task" if who["task"] else "scope", None, who)
+    if data.get("confidence", 0) is None:
+        raise Refused("`confidence` is null: give 0 to 1, or leave it out", code="bad_data", field="data.confidence")
     try:
-        payload = decode_data(kind, version, data)
+        payload: Any = decode_data(kind, version, text)
     except NewerVersion:
-        # a newer publisher: stored now, folded after an upgrade, under the key its type has today
-        payload = None
+        # a newer publisher: stored now, folded after an upgrade, under the key that today's rule gives
+        payload = Undecoded(data)
     except Poison as error:
-        raise Refused(str(error), code="bad_data", field="data") from error
-    return partition_key(kind.keyed_by, payload, **who)
+        place = str(error).partition(" at `$")[2].rstrip("`")
+        raise Refused(str(error), code="bad_data", field=f"data{place}") from error
+    return partition_key(kind.keyed_by, payload, who)
 
 
-def _digest(texts: Mapping[str, str], seq: int, version: int, data: dict[str, Any]) -> str:
-    content = {name: text for name, text in texts.items() if text and name not in _NOT_CONTENT}
-    canonical = orjson.dumps([content, seq, version, data], option=orjson.OPT_SORT_KEYS)
+def _digest(known: Mapping[str, Any], data: dict[str, Any]) -> str:
+    canonical = orjson.dumps([[*known.values()], data], option=orjson.OPT_SORT_KEYS)
     return blake2b(canonical, digest_size=16).hexdigest()

@@ -6,11 +6,15 @@ A key names its family, so that a task can never collide with a scope: ``task/<t
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast, get_args
 
 from events.errors import Refused
 from events.types.base import Level
+
+_KEY = re.compile(r"(?:task|session|user|agent)/[^\x1f]{1,256}|org|partition/[0-9]{1,6}")
 
 _LEVEL_OF_KIND: dict[str, Level] = {
     "preference": "user",
@@ -31,12 +35,13 @@ def partition_of(org: str, key: str, partitions: int) -> int:
     A key of the ``partition/<p>`` family goes to partition p itself.
 
     >>> [partition_of("default", key, 8) for key in ("task/t1", "user/u1", "agent/coder", "org", "partition/6")]
-    [4, 0, 5, 3, 6]
+    [7, 3, 3, 6, 6]
     """
     if key.startswith("partition/"):
         return int(key.removeprefix("partition/")) % partitions
-    digest = blake2b(f"{org}\x1f{key}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % partitions
+    # cut from the full digest: ``digest_size=8`` would be another hash, which ``b2sum | cut -c1-16`` does not give
+    digest = blake2b(f"{org}\x1f{key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % partitions
 
 
 def task_key(task: str) -> str:
@@ -65,25 +70,45 @@ def level_of(payload: Any) -> Level | None:
     return explicit or _LEVEL_OF_KIND.get(getattr(payload, "kind", ""))
 
 
-def partition_key(keyed_by: str, payload: Any, *, task: str, session: str, user: str, agent: str) -> str:
+class Undecoded:
+    """What the key rules ask of a payload that this code cannot decode yet: what it says in today's words."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        scope, kind, key = (data.get(name) for name in ("scope", "kind", "partition_key"))
+        self.scope = cast(Level, scope) if scope in get_args(Level) else None
+        self.kind = kind if isinstance(kind, str) else ""
+        self.partition_key = key if isinstance(key, str) and _KEY.fullmatch(key) else ""
+        number = data.get("partition")
+        self.partition = number if isinstance(number, int) and number >= 0 else 0
+
+
+def partition_key(keyed_by: str, payload: Any, who: Mapping[str, str]) -> str:
     """Partition key of an event by its type's rule (``events.registry.KeyedBy``).
 
-    ``task`` is the task, or the run id of a run without one. Raises Refused when a needed name is missing.
+    ``who`` holds ``task`` (the run id, for a run without one), ``session``, ``user`` and ``agent``. Raises Refused when
+    a needed name is missing, or when the key that the payload names is none.
     """
     match keyed_by:
-        case "settlement" if session:
-            return session_key(session)
-        case "feedback" if not task:
-            level: Level = "user" if user else "agent" if agent else "org"
-            return scope_key(level, user=user, agent=agent)
+        case "settlement" if who["session"]:
+            return session_key(who["session"])
+        case "feedback" if not who["task"]:
+            return _scope_of(payload, who)
         case "task" | "settlement" | "feedback":
-            if not task:
+            if not who["task"]:
                 raise Refused("this event belongs to a run: give `run` (and `task`)", code="missing_run", field="run")
-            return task_key(task)
-        case "discarded":
+            return task_key(who["task"])
+        case "discarded" if payload.partition_key:
+            if not _KEY.fullmatch(payload.partition_key):
+                raise Refused(
+                    f"{payload.partition_key!r:.60} is no partition key", code="bad_data", field="data.partition_key"
+                )
             return str(payload.partition_key)
         case "partition":
             return f"partition/{payload.partition}"
         case _:
-            fallback: Level = "user" if user else "agent" if agent else "org"
-            return scope_key(level_of(payload) or fallback, user=user, agent=agent)
+            return _scope_of(payload, who)
+
+
+def _scope_of(payload: Any, who: Mapping[str, str]) -> str:
+    fallback: Level = "user" if who["user"] else "agent" if who["agent"] else "org"
+    return scope_key(level_of(payload) or fallback, user=who["user"], agent=who["agent"])

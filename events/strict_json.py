@@ -1,73 +1,101 @@
 """JSON as the door reads it: every hazard has one defined answer (DESIGN 3).
 
-orjson alone turns integers beyond 64 bits into floats, keeps the last of two equal keys, refuses lone surrogates and
-stops at a nesting of 1024. The fast path here uses it all the same, and only for text that it reproduces to the byte:
-such text has no duplicate key and no large integer, since either would come back changed. All other text takes the
-slow path through the standard library's parser, whose hooks see every token.
+Reading (``loads``, ``loads_many``): orjson turns integers beyond 64 bits into floats and keeps the last of two equal
+keys, so its answer is taken only for text that it reproduces to the byte (whitespace apart): either hazard would come
+back changed. All other text goes through the standard library's parser, whose hooks see every token.
+
+Judging (``sanitise``): the same rules for values that came as text and values that Python code hands in.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from enum import Enum
+from itertools import accumulate
+from math import isfinite
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import orjson
 
 from events.errors import Refused
 
 MAX_DEPTH = 64
-_INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_UNSAFE = re.compile("[\x00\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
+_INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_UNSAFE = re.compile("[\x00\ud800-\udfff]")
+_TOO_DEEP = f"nesting is deeper than {MAX_DEPTH} levels: flatten the data"
+# what orjson would write without a word, and other Python code could not read back
+_PASS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 class Hazard:
-    """Stands in a parsed document where something was found that cannot be accepted."""
+    """Stands in a parsed document where something was found that no event may hold; ``sanitise`` refuses it."""
 
-    __slots__ = ("message",)
+    __slots__ = ("code", "message")
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, code: str = "bad_value") -> None:
         self.message = message
+        self.code = code
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def loads(raw: bytes) -> Any:
-    """Parse one JSON document; values that no event may hold come back as ``Hazard`` objects for ``clean`` to name.
+    """Parse one JSON document; what cannot be accepted stands in it as a ``Hazard``.
 
     Raises Refused (``bad_json``, ``too_deep``) when the text as a whole cannot be read.
     """
-    depth_check(raw)
+    value = _loads_exactly(raw)
+    return _loads_slowly(raw) if value is _DOUBTFUL else value
+
+
+def loads_many(raw: bytes) -> list[Any]:
+    """Parse one JSON value, or an array of them, into a list. An item that cannot be read is a ``Hazard`` in its place.
+
+    Raises Refused (``bad_json``, ``too_deep``) when not even the items can be told apart.
+    """
+    value = _loads_exactly(raw)
+    if value is _DOUBTFUL:
+        try:
+            return [_loads_item(bytes(item)) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+        except (msgspec.DecodeError, RecursionError):
+            value = _loads_slowly(raw)  # one item, or broken: this tells where
+    return value if isinstance(value, list) else [value]
+
+
+_DOUBTFUL = object()
+
+
+def _loads_exactly(raw: bytes) -> Any:
     try:
         value = orjson.loads(raw)
-        if orjson.dumps(value) == raw:
-            return value
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        pass  # the slow path tells what it is
-    return _loads_slowly(raw)
+        text = orjson.dumps(value)
+        return value if text == raw or text == msgspec.json.format(raw, indent=-1) else _DOUBTFUL
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError, msgspec.DecodeError, RecursionError):
+        return _DOUBTFUL
 
 
-def depth_check(raw: bytes, limit: int = MAX_DEPTH + 2) -> None:
-    """Raise Refused when brackets nest deeper than ``limit`` (two levels are the batch and the envelope)."""
-    if raw.count(b"[") + raw.count(b"{") <= limit:
-        return
-    depth = 0
-    for byte in _STRING.sub(b"", raw):
-        if byte in b"[{":
-            depth += 1
-            if depth > limit:
-                raise Refused(f"nesting is deeper than {MAX_DEPTH} levels: flatten the data", code="too_deep")
-        elif byte in b"]}":
-            depth -= 1
+def _loads_item(raw: bytes) -> Any:
+    try:
+        return loads(raw)
+    except Refused as refusal:
+        return Hazard(str(refusal), refusal.code)
 
 
 def _loads_slowly(raw: bytes) -> Any:
+    # two levels are the batch and the envelope; ``sanitise`` counts exactly
+    if deeper_than(MAX_DEPTH + 2, raw):
+        raise Refused(_TOO_DEEP, code="too_deep")
     try:
-        # surrogatepass: a UTF-8 encoded lone surrogate is read, and replaced by ``clean``
+        # surrogatepass: a UTF-8 encoded lone surrogate is read, and replaced by ``sanitise``
         text = raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise Refused(f"not UTF-8 at byte {error.start}: {error.reason}", code="bad_json") from error
-    try:
         return json.loads(
             text,
             strict=False,
@@ -76,8 +104,18 @@ def _loads_slowly(raw: bytes) -> Any:
             parse_float=_float,
             parse_constant=_constant,
         )
+    except UnicodeDecodeError as error:
+        raise Refused(f"not UTF-8 at byte {error.start}: {error.reason}", code="bad_json") from error
     except json.JSONDecodeError as error:
         raise Refused(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", code="bad_json") from error
+
+
+def deeper_than(limit: int, raw: bytes) -> bool:
+    """Whether the brackets of a JSON text, those within strings apart, nest deeper than ``limit``."""
+    if raw.count(b"[") + raw.count(b"{") <= limit:
+        return False
+    brackets = _STRING.sub(b"", raw).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > limit
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
@@ -90,9 +128,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 
 
 def _integer(text: str) -> Any:
-    if len(text) < 18:
-        return int(text)
-    # more than 20 digits cannot fit, and Python refuses to convert very long ones
+    # 21 characters hold every 64-bit integer, and Python refuses to convert very long ones
     if len(text) > 21 or not _INT64_MIN <= int(text) <= _UINT64_MAX:
         return Hazard(f"the integer {text[:40]} does not fit 64 bits: send it as a string")
     return int(text)
@@ -100,13 +136,90 @@ def _integer(text: str) -> Any:
 
 def _float(text: str) -> Any:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
-        return Hazard(f"the number {text[:40]} does not fit a float: send it as a string")
-    return value
+    return value if isfinite(value) else Hazard(f"the number {text[:40]} does not fit a float: send it as a string")
 
 
 def _constant(text: str) -> Hazard:
     return Hazard(f"{text} is not JSON: send null, or leave the field out")
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+def sanitise(value: Any) -> tuple[Any, bool]:
+    """The value as it may be stored, and whether anything in it had to be replaced.
+
+    NUL and lone surrogates become U+FFFD, in keys too; a value without them comes back as it is, not copied. Raises
+    Refused, naming the place, for a Hazard, a NaN or infinity, an integer beyond 64 bits, a key that is no text, a
+    value that is no JSON, and for data (one level down in an event) that nest deeper than MAX_DEPTH.
+    """
+    if _certainly_safe(value) or not _judge(value, 0):
+        return value, False
+    return _replace(value), True
+
+
+def _certainly_safe(value: Any) -> bool:
+    """A test at C speed, on the written form; false alarms are allowed."""
+    try:
+        text = orjson.dumps(value, option=_PASS)
+        if b"\\u0000" in text or text.count(b"{") + text.count(b"[") > MAX_DEPTH:
+            return False
+        # orjson writes NaN and infinity as null; MessagePack writes them as floats with an exponent of all ones
+        packed = msgspec.msgpack.encode(value) if b"null" in text else b""
+        return b"\xcb\x7f" not in packed and b"\xcb\xff" not in packed
+    except (TypeError, OverflowError, RecursionError):  # orjson's and msgspec's ways to say that it cannot be written
+        return False
+
+
+def _judge(value: Any, depth: int) -> bool:
+    """Whether a value holds text to replace. Raises Refused with the path of what it may not hold."""
+    if isinstance(value, str):
+        return not (value.isascii() and "\x00" not in value) and _UNSAFE.search(value) is not None
+    if value is None or isinstance(value, (bool, UUID)):
+        return False
+    if isinstance(value, Enum):
+        return _judge(value.value, depth)
+    if not isinstance(value, (dict, list)) and type(value) is not tuple:
+        return _judge_number(value)
+    if depth > MAX_DEPTH:
+        raise Refused(_TOO_DEEP, code="too_deep")
+    unsafe = False
+    for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+        try:
+            unsafe |= _judge(item, depth + 1)
+            if isinstance(value, dict):
+                unsafe |= _judge_key(step)
+        except Refused as refusal:
+            refusal.field = _path(step, refusal.field)
+            raise
+    return unsafe
+
+
+def _path(step: str | int, rest: str) -> str:
+    """``a`` and ``b[2]`` make ``a.b[2]``; 3 and ``b`` make ``[3].b``."""
+    head = f"[{step}]" if isinstance(step, int) else clean_text(str(step))
+    return f"{head}{rest if not rest or rest.startswith('[') else '.' + rest}"[:200]
+
+
+def _judge_key(key: Any) -> bool:
+    if type(key) is str:
+        return _UNSAFE.search(key) is not None
+    raise Refused(f"the key {key!r:.40} is no text", code="bad_value")
+
+
+def _judge_number(value: Any) -> bool:
+    if isinstance(value, Hazard):
+        raise Refused(value.message, code=value.code)
+    if isinstance(value, int):
+        if _INT64_MIN <= value <= _UINT64_MAX:
+            return False
+        digits = str(value)[:40] if value.bit_length() < 4096 else "given"
+        raise Refused(f"the integer {digits} does not fit 64 bits: send it as a string", code="bad_value")
+    if type(value) is float:
+        if isfinite(value):
+            return False
+        raise Refused(f"{value} is not JSON: send null, or leave the field out", code="bad_value")
+    raise Refused(f"a {type(value).__name__} is not JSON", code="bad_value")
 
 
 def clean_text(text: str) -> str:
@@ -114,51 +227,19 @@ def clean_text(text: str) -> str:
     return _UNSAFE.sub(REPLACEMENT, text)
 
 
-def clean(value: Any, path: str = "", depth: int = 0) -> Any:
-    """A copy of a parsed value that is safe to store: NUL and lone surrogates are U+FFFD, in keys too.
-
-    Accepts whatever Python's own code hands in as well as what ``loads`` gives. Raises Refused, naming the path, for a
-    Hazard, a NaN or infinity, an integer beyond 64 bits, a key that is no text, a value that is no JSON, and for
-    nesting deeper than MAX_DEPTH.
-    """
+def _replace(value: Any) -> Any:
     if isinstance(value, str):
         return clean_text(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if depth > MAX_DEPTH:
-        raise Refused(f"nesting is deeper than {MAX_DEPTH} levels: flatten the data", code="too_deep", field=path[:200])
-    if isinstance(value, dict):
-        return _clean_object(value, path, depth)
     if isinstance(value, (list, tuple)):
-        return [clean(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-    if isinstance(value, Hazard):
-        raise Refused(value.message, code="bad_value", field=path)
-    return _clean_number(value, path)
-
-
-def _clean_object(value: dict[Any, Any], path: str, depth: int) -> dict[str, Any]:
+        return [_replace(item) for item in value]
+    if isinstance(value, Enum):
+        return _replace(value.value)
+    if not isinstance(value, dict):
+        return value
     result: dict[str, Any] = {}
     for key, item in value.items():
-        if not isinstance(key, str):
-            raise Refused(f"the key {key!r} is no text", code="bad_value", field=path)
         safe = clean_text(key)
         if safe in result:
-            raise Refused(f"the key {safe!r} stands twice in one object once cleaned", code="bad_value", field=path)
-        result[safe] = clean(item, f"{path}.{safe}" if path else safe, depth + 1)
+            raise Refused(f"the key {safe!r} stands twice in one object once cleaned", code="bad_value", field=safe)
+        result[safe] = _replace(item)
     return result
-
-
-def _clean_number(value: Any, path: str) -> int | float:
-    if isinstance(value, int):
-        if not _INT64_MIN <= value <= _UINT64_MAX:
-            raise Refused(
-                f"the integer {str(value)[:40] if value.bit_length() < 4096 else 'given'} does not fit 64 bits: send it as a string",
-                code="bad_value",
-                field=path,
-            )
-        return value
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise Refused(f"{value} is not JSON: send null, or leave the field out", code="bad_value", field=path)
-        return value
-    raise Refused(f"a {type(value).__name__} is not JSON", code="bad_value", field=path)

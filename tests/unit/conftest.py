@@ -1,0 +1,8 @@
+"""Unit tests share their machine with slower ones: no time limit an example, the suite's own limit holds."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("shared", deadline=None, print_blob=True)
+settings.load_profile("shared")
