@@ -1,0 +1,62 @@
+"""Migrations of the log store, by alembic: what cannot be derived. Read models are refolded instead (DESIGN 5)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from events.database import Database
+from events.errors import SetupError
+
+_ONE_PROCESS = 0x5EF01D
+"""PostgreSQL advisory lock that lets one process migrate at a time; SQLite's write lock does the same."""
+
+_one_thread = threading.Lock()
+"""Alembic hands its context to scripts through a global."""
+
+
+def migrate(db: Database, revision: str = "head") -> None:
+    """Bring the log store up to ``revision``, in one transaction; nothing happens when it is there already.
+
+    May be called by several processes at once, and again after one was killed. Raises SetupError when the store was
+    migrated by a newer version of the code, and what ``Database.write_now`` raises.
+    """
+    db.write_now(lambda conn: _run(conn, command.upgrade, revision))
+
+
+def downgrade(db: Database, revision: str) -> None:
+    """Take the log store back to ``revision`` (``base``: nothing is left), in one transaction."""
+    db.write_now(lambda conn: _run(conn, command.downgrade, revision))
+
+
+def current(db: Database) -> str | None:
+    """The revision that the log store has; None for an empty one."""
+    return db.write_now(_current)
+
+
+def _current(conn: Connection) -> str | None:
+    return MigrationContext.configure(conn).get_current_revision()
+
+
+def _run(conn: Connection, step: Callable[[Config, str], None], revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes["connection"] = conn
+    if conn.dialect.name == "postgresql":
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_PROCESS})"))
+    with _one_thread:
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        stored = _current(conn)
+        if stored is not None and stored not in known:
+            raise SetupError(
+                f"the store was migrated to {stored} by a newer Refold, which this one does not know: "
+                "upgrade Refold, or restore a backup"
+            )
+        step(config, revision)
