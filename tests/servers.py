@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+
+from services.embedded.redis_server import start_redis
 
 
 def free_port() -> int:
@@ -110,3 +113,43 @@ def _run_postgres(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     as_nobody: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
     with log.open("ab") as output:
         return subprocess.Popen([str(program), *command[1:]], stdout=output, stderr=output, cwd=log.parent, **as_nobody)
+
+
+@dataclass
+class RedisServer:
+    """An embedded Redis on a free loopback port, with fsync always, as ``refold up`` runs it."""
+
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM: it syncs and ends."""
+        self.process.terminate()
+        self.process.wait()
+
+    def restart(self, *, lose_everything: bool = False) -> None:
+        """Start it again on the same port and folder, after a ``kill`` if it still runs."""
+        if self.process.poll() is None:
+            self.kill()
+        if lose_everything:
+            shutil.rmtree(self.directory / "appendonlydir")
+        started = start_redis(self.directory, port=self.port)
+        assert started.process is not None
+        self.process = started.process
+
+
+def redis_server(directory: Path) -> RedisServer:
+    """Start a Redis with its files in ``directory``."""
+    started = start_redis(directory)
+    assert started.process is not None
+    return RedisServer(directory, started.port, started.process)

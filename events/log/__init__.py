@@ -1,0 +1,1 @@
+"""The Redis side of the log: append, tail, trim, and recovery of what Redis lost."""

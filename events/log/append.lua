@@ -1,0 +1,205 @@
+-- Append a batch to one partition, or write nothing. Each event is judged, numbered and remembered in one step.
+--
+-- ARGV[1] msgpack {window, limit, turn of the seeds or -1}
+-- ARGV[2] msgpack {field of a seen hash = value}: seeds, what the archive answered to an earlier NEED
+-- ARGV[3] msgpack {{<org> <task>, run}, ...}: the runs of the batch
+-- ARGV[4] msgpack {{id field, digest, run index or 0, attempt, seq or 0, stream field, value, ...}, ...}
+--         attempt: of a run.started; 0 for another event of its run; -1 when attempts do not concern the event
+--
+-- Answers {'FENCED', why} | {'FULL', entries} | {'NEED', turn, fields} | {'OK', epoch, one outcome an event}: n when
+-- stored, else {'duplicate', n} | {'conflict', n} | {'attempt', latest, winner} | {'started', attempt}
+-- | {'superseded', latest, winner} | {'seq', expected}.
+
+local window, limit, seeds_turn = unpack(cmsgpack.unpack(ARGV[1]))
+local seeds = cmsgpack.unpack(ARGV[2])
+local runs = cmsgpack.unpack(ARGV[3])
+local events = cmsgpack.unpack(ARGV[4])
+
+local meta = read_meta()
+local why = fence(meta, stream_info())
+if why then
+    return { 'FENCED', why }
+end
+
+-- The two hashes take turns. The older one may go only when the archive holds all that it remembers.
+local function current() return SEEN[meta.turn % 2 + 1] end
+local function older() return SEEN[(meta.turn + 1) % 2 + 1] end
+
+local entries = redis.call('HLEN', current())
+if entries >= window then
+    if meta.older <= meta.archived then
+        if redis.call('UNLINK', older()) == 1 then
+            meta.complete = false
+        end
+        meta.turn, meta.older = meta.turn + 1, meta.next - 1
+        redis.call('HSET', META, 'turn', meta.turn, 'older', meta.older, 'complete', meta.complete and 1 or 0)
+    elseif entries >= limit then
+        return { 'FULL', entries }
+    end
+end
+
+local known, fresh = {}, {} -- fields of the seen hashes: as they stand, and those to write
+
+local function fetch_from(hash, names)
+    local missing = {}
+    for from = 1, #names, CHUNK do
+        local values = redis.call('HMGET', hash, unpack(names, from, math.min(from + CHUNK - 1, #names)))
+        for i = 1, #values do
+            local name = names[from + i - 1]
+            if values[i] then
+                known[name] = values[i]
+            else
+                missing[#missing + 1] = name
+            end
+        end
+    end
+    return missing
+end
+
+local function put(name, value)
+    known[name], fresh[name] = value, value
+end
+
+local names = {}
+for i, event in ipairs(events) do
+    names[i] = event[1]
+end
+for _, run in ipairs(runs) do
+    local task, name = run[1], run[2]
+    run.name = name
+    run.latest = 'a' .. task
+    run.start = 'r' .. task .. SEP .. name
+    run.seq = 's' .. task .. SEP .. name
+    names[#names + 1], names[#names + 2], names[#names + 3] = run.latest, run.start, run.seq
+end
+local missing = fetch_from(current(), names)
+if meta.turn > 0 and #missing > 0 then
+    fetch_from(older(), missing)
+end
+-- What was appended since the NEED is in a hash that is still here, unless both have changed places since.
+if seeds_turn >= meta.turn - 1 then
+    for name, value in pairs(seeds) do
+        if not known[name] then
+            put(name, value)
+        end
+    end
+end
+
+local latest_of = {} -- parsed: the latest attempt of a task and its winner
+
+local function latest(run)
+    local found = latest_of[run.latest]
+    if not found then
+        local attempt, winner = string.match(known[run.latest], '^(%d+)' .. SEP .. '(.*)$')
+        found = { attempt = tonumber(attempt), winner = winner }
+        latest_of[run.latest] = found
+    end
+    return found
+end
+
+local need, asked = {}, {}
+
+local function want(name, nothing)
+    if known[name] or asked[name] then
+        return
+    end
+    if meta.complete then
+        known[name] = nothing
+    else
+        need[#need + 1], asked[name] = name, true
+    end
+end
+
+for _, event in ipairs(events) do
+    local run = runs[event[3]]
+    if run and not known[event[1]] then
+        if event[4] >= 0 then
+            want(run.latest, '0' .. SEP)
+            if not known[run.latest] or latest(run).winner ~= run.name then
+                want(run.start, '0')
+            end
+        end
+        if event[5] > 0 then
+            want(run.seq, '0')
+        end
+    end
+end
+if #need > 0 then
+    return { 'NEED', meta.turn, need }
+end
+
+local function refusal(event, run)
+    local attempt, seq = event[4], event[5]
+    if attempt >= 0 then
+        local now = latest(run)
+        local mine = run.name == now.winner and now.attempt or tonumber(known[run.start])
+        if attempt > 0 then
+            if attempt ~= now.attempt + 1 then
+                return { 'attempt', now.attempt, now.winner }
+            elseif mine > 0 then
+                return { 'started', mine }
+            end
+        elseif mine > 0 and mine < now.attempt then
+            return { 'superseded', now.attempt, now.winner }
+        end
+    end
+    if seq > 0 and seq ~= tonumber(known[run.seq]) + 1 then
+        return { 'seq', tonumber(known[run.seq]) + 1 }
+    end
+    return nil
+end
+
+local function remember(event, run, n)
+    put(event[1], n .. ' ' .. event[2])
+    if event[4] > 0 then
+        local before = latest(run)
+        if before.attempt > 0 then
+            put('r' .. run[1] .. SEP .. before.winner, tostring(before.attempt))
+        end
+        put(run.latest, event[4] .. SEP .. run.name)
+        put(run.start, tostring(event[4]))
+        latest_of[run.latest] = nil
+    end
+    if event[5] > 0 then
+        put(run.seq, tostring(event[5]))
+    end
+end
+
+local outcomes, first, last = {}, meta.next, nil
+for i, event in ipairs(events) do
+    local seen, run = known[event[1]], runs[event[3]]
+    if seen then
+        local n, digest = string.match(seen, '^(%d+) (.*)$')
+        outcomes[i] = { digest == event[2] and 'duplicate' or 'conflict', tonumber(n) }
+    else
+        local refused = run and refusal(event, run)
+        if refused then
+            outcomes[i] = refused
+        else
+            last = redis.call('XADD', LOG, meta.epoch .. '-*', unpack(event, 6))
+            remember(event, run, meta.next)
+            outcomes[i] = meta.next
+            meta.next = meta.next + 1
+        end
+    end
+end
+if last and last ~= meta.epoch .. '-' .. (meta.next - 1) then
+    -- cannot be after the fence; were it so, the next append would be fenced and recovery would number anew
+    return redis.error_reply('REFOLD entries were numbered up to ' .. last .. ', not ' .. (meta.next - 1))
+end
+
+local flat = {}
+for name, value in pairs(fresh) do
+    flat[#flat + 1], flat[#flat + 2] = name, value
+    if #flat >= CHUNK then
+        redis.call('HSET', current(), unpack(flat))
+        flat = {}
+    end
+end
+if #flat > 0 then
+    redis.call('HSET', current(), unpack(flat))
+end
+if meta.next > first then
+    redis.call('HSET', META, 'next', meta.next)
+end
+return { 'OK', meta.epoch, outcomes }

@@ -1,0 +1,27 @@
+-- Whether a reader that has everything up to a position can go on from it.
+-- ARGV[1], ARGV[2]: epoch and n of the position; n is -1 at the start of an epoch.
+--
+-- Answers {epoch that is open or 0, '' | 'REWOUND' | 'GAP', why not}.
+
+local meta, info = read_meta(), stream_info()
+
+local function answer(kind, why)
+    return { meta and tonumber(meta.epoch) or 0, kind, why }
+end
+
+local why = fence(meta, info)
+if why then
+    return answer('REWOUND', why)
+end
+local epoch, n = ARGV[1], tonumber(ARGV[2])
+if meta.epoch ~= epoch then
+    return answer('REWOUND', 'epoch ' .. meta.epoch .. ' is open, not epoch ' .. epoch)
+end
+if n >= meta.next then
+    return answer('REWOUND', 'the log ends before ' .. epoch .. '-' .. n)
+end
+local first = info.length == 0 and meta.next or tonumber(string.match(info['first-entry'][1], '-(%d+)$'))
+if first > n + 1 or info.length ~= meta.next - first then
+    return answer('GAP', 'entries after ' .. epoch .. '-' .. n .. ' are missing')
+end
+return answer('', '')

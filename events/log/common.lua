@@ -1,0 +1,51 @@
+-- Shared by the scripts of the log; KEYS[1] is the stream, KEYS[2] the meta hash (see layout.py).
+
+local LOG, META, SEEN = KEYS[1], KEYS[2], { KEYS[3], KEYS[4] }
+local SEP = '\31'
+local CHUNK = 2000 -- arguments of one call; Lua can unpack about 8000
+
+-- What XINFO STREAM says, as a table; '0-0' and length 0 where there is no stream.
+local function stream_info()
+    local reply, info = redis.pcall('XINFO', 'STREAM', LOG), {}
+    if reply.err then
+        local absent = redis.call('EXISTS', LOG) == 0
+        return { length = 0, ['last-generated-id'] = absent and '0-0' or 'not a stream' }
+    end
+    for i = 1, #reply, 2 do
+        info[reply[i]] = reply[i + 1]
+    end
+    return info
+end
+
+local function server_id()
+    return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+-- Meta as a table with numbers, or nil when the partition was never opened here.
+local function read_meta()
+    local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older')
+    for i = 1, 7 do
+        if m.err or not m[i] then
+            return nil
+        end
+    end
+    return {
+        epoch = m[1], next = tonumber(m[2]), server = m[3], archived = tonumber(m[4]), complete = m[5] == '1',
+        turn = tonumber(m[6]), older = tonumber(m[7]),
+    }
+end
+
+-- Why nothing may be appended now, or nil: server, meta and the end of the stream must agree.
+local function fence(meta, info)
+    if not meta then
+        return 'it was not opened on this Redis'
+    end
+    if meta.server ~= server_id() then
+        return 'Redis was restarted or replaced'
+    end
+    local expected = meta.next == 0 and '0-0' or meta.epoch .. '-' .. (meta.next - 1)
+    if info['last-generated-id'] ~= expected then
+        return 'the log ends at ' .. info['last-generated-id'] .. ', not at ' .. expected
+    end
+    return nil
+end

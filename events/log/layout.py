@@ -1,0 +1,52 @@
+"""Where a partition's log lies in Redis. Its keys share the hash tag ``{p}``, so that a cluster keeps them together.
+
+``refold:{p}:log`` is the stream. ``refold:{p}:meta`` is a hash:
+
+========  =============================================================================================
+epoch     the open epoch
+next      n of the next entry; the stream's last id is ``<epoch>-<next - 1>``, or there is no stream
+server    ``run_id`` of the server that the epoch was opened on
+archived  n of the last archived entry of this epoch; -1: none
+complete  1 while nothing was ever forgotten, so that what ``seen`` does not hold never happened
+turn      how often the two ``seen`` hashes changed places; even: ``a`` is the current one
+older     n of the last entry that the older hash remembers; -1: there is no older hash
+========  =============================================================================================
+
+``refold:{p}:seen:a|b`` remember, by a field whose first letter tells what it is (U+001F separates names)::
+
+    i<org> <key> <id>     "<n> <digest>"        where an id stands, and with what content
+    a<org> <task>         "<attempt> <run>"     the latest attempt and the run that won it; "0 " for none
+    r<org> <task> <run>   "<attempt>"           which attempt a run is; "0" when it has not started
+    s<org> <task> <run>   "<seq>"               the last sequence number; "0" for none
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SEPARATOR = "\x1f"
+ARCHIVED_CHANNEL = "refold:archived"
+"""Pub/sub channel of wake-ups: ``"<p> <epoch>-<n>"`` once a partition's watermark has advanced."""
+
+
+class Keys(NamedTuple):
+    """The keys of one partition; the first four in the order in which the scripts take them."""
+
+    log: str
+    meta: str
+    seen_a: str
+    seen_b: str
+    foreign: str
+    """Stream of entries found in the log that no append wrote; kept for people to look at."""
+    aside: str
+    """Where recovery puts what it replaces: the log while it is copied, a value of another type for good."""
+
+
+def keys_of(partition: int) -> Keys:
+    """The keys of a partition.
+
+    >>> keys_of(3).log
+    'refold:{3}:log'
+    """
+    tag = f"refold:{{{partition}}}"
+    return Keys(f"{tag}:log", f"{tag}:meta", f"{tag}:seen:a", f"{tag}:seen:b", f"{tag}:foreign", f"{tag}:aside")

@@ -1,0 +1,78 @@
+"""Open a partition: the first time, and again after Redis lost or replaced what it held. SQL decides.
+
+First SQL ends the epoch at the archive's watermark and opens the next one, which fences an archiver that slept; then
+one script makes Redis follow, carrying over what survived behind the watermark. Killed in between, it is simply run
+again: that ends the empty epoch and opens another, and the survivors are still where they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import msgspec
+from redis.asyncio import Redis
+
+from events.archive import store
+from events.archive.queries import read_epochs
+from events.database import Database
+from events.errors import Fenced
+from events.event import START, Position
+from events.log.layout import keys_of
+from events.log.scripts import Script
+from events.log.tail import Health, check
+
+_REOPEN = Script("reopen")
+_TRIES = 10
+_PAUSE_S = 0.1
+
+logger = logging.getLogger(__name__)
+
+
+async def open_partition(redis: Redis, db: Database, partition: int) -> Position:
+    """Make sure that the partition is open and goes on from the archive's watermark; the watermark.
+
+    Does nothing to a sound partition, so any process may call it at any time; of several at once one does the work.
+    Raises Fenced when others keep at it, Transient when a store cannot be reached.
+    """
+    for attempt in range(_TRIES):
+        watermark = await db.read(lambda conn: store.watermark(conn, partition))
+        health = await check(redis, partition, watermark)
+        if health.broken is None:
+            return watermark
+        if attempt == 0 and _just_ended(watermark):
+            await asyncio.sleep(_PAUSE_S)  # somebody may be between the two steps; let them finish
+            continue
+        try:
+            return await _reopen(redis, db, partition, watermark, health)
+        except Fenced as fenced:
+            logger.info("partition %d: another process re-opens it: %s", partition, fenced)
+            await asyncio.sleep(_PAUSE_S)
+    raise Fenced(f"partition {partition} could not be opened: {health.why}", partition=partition)
+
+
+def _just_ended(watermark: Position) -> bool:
+    return watermark.n == -1 and watermark != START
+
+
+async def _reopen(redis: Redis, db: Database, partition: int, expected: Position, health: Health) -> Position:
+    keys = keys_of(partition)
+    epoch = max(expected.epoch, health.epoch) + 1
+    now_ms = time.time_ns() // 1_000_000
+    watermark = await db.write(
+        lambda conn: store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=now_ms)
+    )
+    epochs = (await db.read(read_epochs))[partition]
+    ends = {str(ended): n for ended, n in epochs.items() if n is not None}
+    nothing_archived = all(n < 0 for n in ends.values())
+    answer = await _REOPEN.run(redis, keys, epoch, msgspec.msgpack.encode(ends), int(nothing_archived))
+    if answer[0] == b"LATE":
+        raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
+    survivors, foreign = answer[1:]
+    logger.log(
+        logging.INFO if expected == START else logging.WARNING,
+        "partition %d: %s ended (%s); epoch %d opened, %d entries carried over, %d foreign ones set aside",
+        partition, expected, health.why, epoch, survivors, foreign,
+    )  # fmt: skip
+    return watermark

@@ -1,0 +1,90 @@
+-- Open a new epoch: a new stream with what survived of the old one behind the archive's watermark. All or nothing.
+--
+-- KEYS[5] stream of foreign entries, KEYS[6] where the old log is put aside meanwhile
+-- ARGV[1] the new epoch
+-- ARGV[2] msgpack {epoch = n it ended at}: what the archive holds; entries behind are survivors
+-- ARGV[3] 1 when the archive holds nothing of this partition, so that nothing is forgotten
+--
+-- Answers {'LATE', epoch} when this epoch or a later one is open already, else {'OPEN', survivors, foreign entries}.
+
+local epoch = ARGV[1]
+local ends = cmsgpack.unpack(ARGV[2])
+local FOREIGN, ASIDE = KEYS[5], KEYS[6]
+local BATCH = 500
+
+if redis.call('TYPE', META).ok == 'hash' then
+    local open = redis.call('HGET', META, 'epoch')
+    if open and tonumber(open) >= tonumber(epoch) then
+        return { 'LATE', open }
+    end
+end
+
+local function field_map(flat)
+    local map = {}
+    for i = 1, #flat, 2 do
+        map[flat[i]] = flat[i + 1]
+    end
+    return map
+end
+
+local function ours(event)
+    return event.id and event.type and event.org and event.time and event.key and event.digest
+end
+
+local function archived(id)
+    local of, n = string.match(id, '^(%d+)-(%d+)$')
+    return ends[of] and tonumber(n) <= ends[of]
+end
+
+local n, foreign = 0, 0
+local seen = SEEN[1]
+
+-- Remember the id, and for an event of a run its attempt and seq, as append does.
+local function remember(event)
+    redis.call('HSET', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id, n .. ' ' .. event.digest)
+    if not event.run or event.key ~= 'task/' .. (event.task or '') then
+        return
+    end
+    local task = event.org .. SEP .. event.task
+    local run = task .. SEP .. event.run
+    if event.seq then
+        redis.call('HSET', seen, 's' .. run, event.seq)
+    end
+    if event.type == 'run.started' then
+        local attempt = string.format('%d', cjson.decode(event.data or '{}').attempt or 1)
+        redis.call('HSET', seen, 'a' .. task, attempt .. SEP .. event.run, 'r' .. run, attempt)
+    end
+end
+
+local function carry_over(id, flat)
+    local event = field_map(flat)
+    if not ours(event) then
+        redis.call('XADD', FOREIGN, 'MAXLEN', '~', 10000, '*', 'entry', id, unpack(flat))
+        foreign = foreign + 1
+    elseif not archived(id)
+        and redis.call('HEXISTS', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id) == 0 then
+        redis.call('XADD', LOG, epoch .. '-*', unpack(flat))
+        remember(event)
+        n = n + 1
+    end
+end
+
+redis.call('UNLINK', META, KEYS[3], KEYS[4], ASIDE)
+local kind = redis.call('TYPE', LOG).ok
+if kind ~= 'none' then
+    redis.call('RENAME', LOG, ASIDE)
+end
+if kind == 'stream' then
+    local from = '-'
+    repeat
+        local batch = redis.call('XRANGE', ASIDE, from, '+', 'COUNT', BATCH)
+        for _, entry in ipairs(batch) do
+            carry_over(entry[1], entry[2])
+        end
+        from = #batch > 0 and '(' .. batch[#batch][1]
+    until #batch < BATCH
+    redis.call('UNLINK', ASIDE)
+end
+redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[3],
+    'turn', 0, 'older', -1)
+return { 'OPEN', n, foreign }

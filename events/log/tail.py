@@ -1,0 +1,105 @@
+"""Read the log of a partition from an exact position. Positions are dense, so what is missing shows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+
+from events.codec import from_fields
+from events.errors import Fenced
+from events.event import Event, Position
+from events.log.layout import keys_of
+from events.log.scripts import Script, redis_errors
+
+_CHECK = Script("check")
+_LAST_N = 2**64 - 1
+_SHARE_OF_TIMEOUT = 0.8
+
+
+class LogBroken(Fenced):
+    """The log does not go on from here; ``recovery.open_partition`` looks, and opens it again where needed."""
+
+
+class TrimmedGap(LogBroken):
+    """Entries that the reader has not read yet are gone from Redis."""
+
+
+class Rewound(LogBroken):
+    """The log ends before the reader's position, or another epoch is open."""
+
+
+class ForeignEntry(LogBroken):
+    """An entry of the log is no event: something else than append wrote it."""
+
+
+class Health(NamedTuple):
+    """What ``check`` found: the epoch open in Redis (0: none), the error a reader gets (None: sound), and why."""
+
+    epoch: int
+    broken: type[LogBroken] | None
+    why: str
+
+
+async def read(
+    redis: Redis, partition: int, after: Position, limit: int = 500, block_ms: int = 0
+) -> list[tuple[Position, Event]]:
+    """The entries that follow ``after``, without a gap, at most ``limit``.
+
+    ``Position(epoch, -1)`` is the start of an epoch. Waits up to ``block_ms`` for the first entry (0: not at all), but
+    never as long as the client's socket time-out; a waiting reader occupies one connection. Empty means that there is
+    nothing yet: the log was checked to go on from ``after``. Raises TrimmedGap, Rewound, ForeignEntry, Transient.
+    """
+    entries = await _xread(redis, partition, after, limit, _block(redis, block_ms))
+    if not entries:
+        health = await check(redis, partition, after)
+        if health.broken:
+            raise health.broken(f"partition {partition}: {health.why}", partition=partition)
+        return []
+    return _decode(partition, after, entries)
+
+
+async def check(redis: Redis, partition: int, after: Position) -> Health:
+    """Whether a reader that has everything up to ``after`` can go on. Raises Transient."""
+    epoch, kind, why = await _CHECK.run(redis, keys_of(partition)[:4], *after)
+    broken = {b"": None, b"GAP": TrimmedGap, b"REWOUND": Rewound}[kind]
+    return Health(int(epoch), broken, why.decode())
+
+
+async def _xread(redis: Redis, partition: int, after: Position, limit: int, block: int | None) -> list[Any]:
+    epoch, n = after
+    start = f"{epoch}-{n}" if n >= 0 else f"{epoch - 1}-{_LAST_N}" if epoch > 0 else "0-0"
+    key = keys_of(partition).log
+    with redis_errors():
+        answer: Any = await redis.xread({key: start}, count=limit, block=block)
+    if not answer:
+        return []
+    # RESP3 answers {key: [entries]}, RESP2 [(key, entries)]
+    return list(answer[key.encode()][0] if isinstance(answer, dict) else answer[0][1])
+
+
+def _block(redis: Redis, block_ms: int) -> int | None:
+    """BLOCK for XREAD: shorter than the socket's patience, which would end the wait with an error."""
+    if block_ms <= 0:
+        return None
+    timeout_s = redis.connection_pool.connection_kwargs.get("socket_timeout")
+    most = int(timeout_s * 1000 * _SHARE_OF_TIMEOUT) if timeout_s else block_ms
+    return max(1, min(block_ms, most))
+
+
+def _decode(partition: int, after: Position, entries: list[Any]) -> list[tuple[Position, Event]]:
+    decoded = []
+    epoch, n = after
+    for entry_id, fields in entries:
+        n += 1
+        position = Position.parse(entry_id)
+        if position != (epoch, n):
+            broken = TrimmedGap if position.epoch == epoch else Rewound
+            raise broken(f"partition {partition}: {position} stands where {epoch}-{n} is expected", partition=partition)
+        try:
+            decoded.append((position, from_fields(fields)))
+        except (TypeError, ValueError) as error:
+            raise ForeignEntry(
+                f"partition {partition}: {position} is no event: {error}", partition=partition
+            ) from error
+    return decoded
