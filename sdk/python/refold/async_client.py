@@ -1,0 +1,340 @@
+"""The async client: a task of the event loop sends what the agent records. It lives in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from types import TracebackType
+from typing import Any, TypeVar
+
+from refold.blocks import CallCore, StepCore, arguments_of
+from refold.core import RunCore, RunWords
+from refold.delivery import Batch, Delivery, Ticket, logger
+from refold.envelope import Draft, Wait, envelope
+from refold.errors import Conflict, NoCheckpoint, RefoldError, Refused, Unavailable
+from refold.opening import Client
+from refold.plain import plain
+from refold.resume import Resume, resume_path
+from refold.transport import AsyncTransport, connect_async
+
+T = TypeVar("T")
+AlreadyDone = Callable[[str], Any]
+"""As in the sync client; it may be a coroutine function."""
+
+
+class AsyncRefold(Client["AsyncRun"]):
+    """The async client; use it as ``async with AsyncRefold(...) as client``. See ``Client`` for its arguments."""
+
+    _delivery: Delivery
+    _transport: AsyncTransport
+    _loop: asyncio.AbstractEventLoop | None
+    _task: asyncio.Task[None] | None
+    _closed: bool
+
+    async def __aenter__(self) -> AsyncRefold:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def publish(self, type: str, data: Mapping[str, Any], *, wait: Wait = Wait.NO, **names: str) -> None:
+        """Publish an event outside any run; ``names`` (user, session, task ...) override the client's own."""
+        draft = Draft(type, plain(data), wait, counted=False)
+        await self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
+
+    async def resume(self, task: str) -> Resume:
+        """What earlier attempts at a task left. Raises NoCheckpoint when there is nothing, Unavailable."""
+        return Resume.read(task, await self.get(resume_path(task)))
+
+    async def get(self, path: str, **params: Any) -> Any:
+        """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
+        own = {"org": self._options.scope.org} if self._options.scope.org else {}
+        return await self._transport.get(path, {**own, **params})
+
+    async def flush(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all that was recorded, and what earlier processes left, is delivered; False if not in time."""
+        self._start()
+        self._delivery.adopt()
+        self._delivery.hurry()
+        return await self._until(lambda: self._delivery.idle, timeout_s)
+
+    async def close(self, timeout_s: float = 5.0) -> None:
+        """Deliver what waits, or keep it in the spool when the backend is away. May be repeated."""
+        if self._closed:
+            return
+        if not self._delivery.idle:
+            self._start()
+            failures = self._delivery.failures
+            self._delivery.hurry()
+            await self._until(lambda: self._delivery.idle or self._delivery.failures > failures, timeout_s)
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._delivery.close()
+        await self._transport.close()
+
+    # ---- for runs
+
+    async def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> None:
+        """Put a draft in line and wait as it asks. ``publish`` gives the event to the function it is called with."""
+        loop = self._start()
+        if self._delivery.full and not await self._make_room():
+            return
+        if draft.wait is Wait.NO and not draft.must_pass:
+            publish(lambda event: self._delivery.put(event, time.monotonic()))
+            return
+        changed = asyncio.Event()
+        ticket = Ticket(lambda: _in_loop(loop, changed.set))
+        publish(lambda event: self._delivery.put(event, time.monotonic(), ticket))
+        await self._follow(draft, ticket, changed)
+
+    def conflict(self, run: str) -> Conflict | None:
+        """The conflict that ended a run, if one did."""
+        return self._delivery.conflict(run)
+
+    async def _follow(self, draft: Draft, ticket: Ticket, changed: asyncio.Event) -> None:
+        deadline_s = time.monotonic() + self._options.timeout_s
+        while not ticket.ends(draft.wait):
+            changed.clear()
+            try:
+                await asyncio.wait_for(changed.wait(), deadline_s - time.monotonic())
+            except asyncio.TimeoutError:
+                break
+        ticket.conclude(draft)
+
+    async def _make_room(self) -> bool:
+        room = await self._until(lambda: not self._delivery.full, self._options.timeout_s)
+        if room or self._delivery.overflow():
+            return True
+        self._delivery.dropped += 1
+        logger.error("the queue is full and there is no spool: an event is lost (%d so far)", self._delivery.dropped)
+        return False
+
+    # ---- the sender
+
+    def _open(self) -> None:
+        self._closed = False
+        options = self._options
+        self._delivery = Delivery(options.policy, options.open_spool(), self._wake_up)
+        self._transport = connect_async(options.url, options.ack, options.api_key, options.timeout_s)
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Condition()
+        self._loop = None
+        self._task = None
+        _live.add(self._delivery)
+
+    def _new_run(self, core: RunCore, resume: bool) -> AsyncRun:
+        return AsyncRun(self, core, resume=resume)
+
+    def _wake_up(self) -> None:
+        if self._loop is not None:
+            _in_loop(self._loop, self._wake.set)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        if self._closed:
+            raise RefoldError("this client is closed")
+        if self._task is None or self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._delivery.adopt()
+            self._task = self._loop.create_task(self._work(), name="refold-sender")
+        return self._loop
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            step = await self._off_loop(lambda: self._delivery.next(time.monotonic()))
+            if isinstance(step, Batch):
+                await self._deliver(step)
+                continue
+            try:
+                await asyncio.wait_for(self._wake.wait(), step)
+            except asyncio.TimeoutError:
+                continue
+
+    async def _deliver(self, batch: Batch) -> None:
+        answer = await self._transport.send(batch.lines)
+        await self._off_loop(lambda: self._delivery.settle(batch, answer, time.monotonic()))
+        async with self._settled:
+            self._settled.notify_all()
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """On a thread while the backend is away: only then the disk is touched."""
+        return await asyncio.to_thread(work) if self._delivery.failures else work()
+
+    async def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        async def wait() -> None:
+            async with self._settled:
+                await self._settled.wait_for(true)
+
+        try:
+            await asyncio.wait_for(wait(), timeout_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+
+class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
+    """One attempt at a task; every word of it is awaited. See ``refold.Run``."""
+
+    def __init__(self, client: AsyncRefold, core: RunCore, *, resume: bool) -> None:
+        self.core = core
+        self._client = client
+        self._resume = resume
+
+    async def __aenter__(self) -> AsyncRun:
+        await self.record(self.core.start(await self._earlier() if self._resume else None))
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self.record_all(self.core.end(error))
+        except Conflict:
+            if error is None:
+                raise
+            logger.warning("run %s lost its task before it ended", self.id)
+
+    async def record_all(self, drafts: Sequence[Draft]) -> None:
+        """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""
+        for draft in drafts:
+            conflict = self._client.conflict(self.id)
+            if conflict is not None:
+                raise conflict
+            await self._send(draft)
+
+    def step(self, step: str, title: str = "") -> AsyncStep:
+        """``async with run.step(id)``: the step completes, or fails, as its block does."""
+        return AsyncStep(self, StepCore(self.core, step, title))
+
+    def tool(
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        side_effect: bool = False,
+        already_done: AlreadyDone | None = None,
+        step: str | None = None,
+        key: str | None = None,
+        expected_s: float | None = None,
+    ) -> AsyncTool:
+        """A tool call, as a block (``async with``) or around a coroutine function; see ``Run.tool``."""
+
+        def core(given: Any) -> CallCore:
+            return CallCore(self.core, name, given, side_effect=side_effect, step=step, key=key)
+
+        return AsyncTool(self, core, arguments, already_done, expected_s)
+
+    async def call(
+        self, name: str, function: Callable[..., Awaitable[T]], arguments: Mapping[str, Any], **how: Any
+    ) -> T:
+        """Await ``function(**arguments)`` as a tool; ``how`` as in ``tool``."""
+        async with self.tool(name, arguments, **how) as call:
+            if not call.done:
+                call.result = await function(**arguments)
+        result: T = call.result
+        return result
+
+    async def late(self, drafts: Sequence[Draft]) -> None:
+        """Publish the ends of calls of a run that has lost its task."""
+        for draft in drafts:
+            await self._send(draft)
+
+    async def _send(self, draft: Draft) -> None:
+        await self._client.send(draft, lambda put: self.core.publish(draft, put))
+
+    async def _earlier(self) -> Resume | None:
+        if not await self._client.flush():
+            raise Unavailable("what earlier attempts left in the spool could not be delivered: the backend is away")
+        try:
+            return await self._client.resume(self.task)
+        except NoCheckpoint:
+            return None
+
+
+class AsyncStep:
+    """The block of one step; see ``refold.blocks.StepCore`` for what can be set on it."""
+
+    def __init__(self, run: AsyncRun, core: StepCore) -> None:
+        self._run = run
+        self._core = core
+
+    async def __aenter__(self) -> StepCore:
+        await self._run.record_all(self._core.opening())
+        return self._core
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._run.record_all(self._core.closing(error))
+
+
+class AsyncTool:
+    """The block of one call, or what wraps a coroutine function so that each of its calls is one."""
+
+    def __init__(
+        self,
+        run: AsyncRun,
+        core: Callable[[Any], CallCore],
+        arguments: Any,
+        already_done: AlreadyDone | None,
+        expected_s: float | None,
+    ) -> None:
+        self._run = run
+        self._make = core
+        self._core = core(arguments)
+        self._already_done = already_done
+        self._expected_s = expected_s
+
+    async def __aenter__(self) -> CallCore:
+        call = self._core
+        if call.must_ask(self._already_done is not None) and self._already_done is not None:
+            found = self._already_done(call.key)
+            call.found(await found if inspect.isawaitable(found) else found)
+        try:
+            await self._run.record_all(call.opening(self._expected_s))
+        except (Unavailable, Refused) as error:
+            await self._run.record_all(call.not_called(error))
+            raise
+        return call
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        drafts = self._core.closing(error)
+        try:
+            await self._run.record_all(drafts)
+        except Conflict:
+            await self._run.late(self._core.late(drafts))
+            raise
+
+    def __call__(self, function: Callable[..., Awaitable[T]]) -> Callable[..., Coroutine[Any, Any, T]]:
+        """Make each call of a coroutine function a tool call with its own arguments."""
+
+        @wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> T:
+            named = arguments_of(function, args, kwargs)
+            async with AsyncTool(self._run, self._make, named, self._already_done, self._expected_s) as call:
+                if not call.done:
+                    call.result = await function(*args, **kwargs)
+            result: T = call.result
+            return result
+
+        return wrapper
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)
+
+
+_live: weakref.WeakSet[Delivery] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    """A client that was never closed: its loop is gone, so its events go to the spool."""
+    for delivery in list(_live):
+        delivery.close()
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,341 @@
+"""The sync client: a thread of its own sends what the agent records."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from types import TracebackType
+from typing import Any, TypeVar
+
+from refold import ids
+from refold.blocks import CallCore, StepCore, arguments_of
+from refold.core import RunCore, RunWords
+from refold.delivery import Batch, Delivery, Ticket, logger
+from refold.envelope import Draft, Wait, envelope
+from refold.errors import Conflict, NoCheckpoint, RefoldError, Refused, Unavailable
+from refold.opening import Client
+from refold.plain import plain
+from refold.resume import Resume, resume_path
+from refold.transport import Transport, connect
+
+T = TypeVar("T")
+AlreadyDone = Callable[[str], Any]
+"""Given a call's idempotency key; returns what the effect gave (or True), or None (or False) when it was not done."""
+
+
+class Refold(Client["Run"]):
+    """The sync client. Thread-safe; close it, or use it in a ``with`` block. See ``Client`` for its arguments."""
+
+    _delivery: Delivery
+    _transport: Transport
+    _wake: threading.Event
+    _thread: threading.Thread | None
+    _forked: bool
+    _stopping: bool
+    _closed: bool
+
+    def __enter__(self) -> Refold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(self, type: str, data: Mapping[str, Any], *, wait: Wait = Wait.NO, **names: str) -> None:
+        """Publish an event outside any run; ``names`` (user, session, task ...) override the client's own."""
+        draft = Draft(type, plain(data), wait, counted=False)
+        self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
+
+    def resume(self, task: str) -> Resume:
+        """What earlier attempts at a task left. Raises NoCheckpoint when there is nothing, Unavailable."""
+        return Resume.read(task, self.get(resume_path(task)))
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
+        self._start()
+        own = {"org": self._options.scope.org} if self._options.scope.org else {}
+        return self._transport.get(path, {**own, **params})
+
+    def flush(self, timeout_s: float = 10.0) -> bool:
+        """Wait until everything recorded so far, and whatever earlier processes left in the spool, is delivered.
+
+        False when that did not happen in time; the events are kept.
+        """
+        self._start()
+        self._delivery.adopt()
+        self._delivery.hurry()
+        return self._until(lambda: self._delivery.idle, timeout_s)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Deliver what waits, or keep it in the spool when the backend is away. May be repeated."""
+        if self._closed or self._forked:
+            return
+        if not self._delivery.idle:
+            self._start()
+            failures = self._delivery.failures
+            self._delivery.hurry()
+            self._until(lambda: self._delivery.idle or self._delivery.failures > failures, timeout_s)
+        self._closed = self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        self._delivery.close()
+        if self._thread is None or not self._thread.is_alive():
+            self._transport.close()
+
+    # ---- for runs
+
+    def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> None:
+        """Put a draft in line and wait as it asks. ``publish`` gives the event to the function it is called with."""
+        self._start()
+        if self._delivery.full and not self._make_room():
+            return
+        if draft.wait is Wait.NO and not draft.must_pass:
+            publish(lambda event: self._delivery.put(event, time.monotonic()))
+            return
+        changed = threading.Event()
+        ticket = Ticket(changed.set)
+        publish(lambda event: self._delivery.put(event, time.monotonic(), ticket))
+        self._follow(draft, ticket, changed)
+
+    def conflict(self, run: str) -> Conflict | None:
+        """The conflict that ended a run, if one did."""
+        return self._delivery.conflict(run)
+
+    def _follow(self, draft: Draft, ticket: Ticket, changed: threading.Event) -> None:
+        deadline_s = time.monotonic() + self._options.timeout_s
+        while not ticket.ends(draft.wait):
+            changed.clear()
+            if not ticket.ends(draft.wait) and not changed.wait(deadline_s - time.monotonic()):
+                break
+        ticket.conclude(draft)
+
+    def _make_room(self) -> bool:
+        if self._until(lambda: not self._delivery.full, self._options.timeout_s) or self._delivery.overflow():
+            return True
+        self._delivery.dropped += 1
+        logger.error("the queue is full and there is no spool: an event is lost (%d so far)", self._delivery.dropped)
+        return False
+
+    # ---- the sender
+
+    def _open(self) -> None:
+        self._closed = False
+        options = self._options
+        self._wake = threading.Event()
+        self._settled = threading.Condition()
+        self._transport = connect(options.url, options.ack, options.api_key, options.timeout_s)
+        self._delivery = Delivery(options.policy, options.open_spool(), self._wake.set)
+        self._thread = None
+        self._starting = threading.Lock()
+        self._forked = False
+        self._stopping = False
+        _live.add(self)
+
+    def _new_run(self, core: RunCore, resume: bool) -> Run:
+        return Run(self, core, resume=resume)
+
+    def _start(self) -> None:
+        if self._thread is not None and not self._forked:
+            return
+        with self._starting:
+            if self._forked:
+                self._open()
+            if self._closed:
+                raise RefoldError("this client is closed")
+            if self._thread is None:
+                self._delivery.adopt()
+                self._thread = threading.Thread(target=self._work, name="refold-sender", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while not self._stopping:
+            step = self._delivery.next(time.monotonic())
+            if isinstance(step, Batch):
+                answer = self._transport.send(step.lines)
+                self._delivery.settle(step, answer, time.monotonic())
+                with self._settled:
+                    self._settled.notify_all()
+            else:
+                self._wake.wait(step)
+                self._wake.clear()
+
+    def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        with self._settled:
+            return self._settled.wait_for(true, timeout_s)
+
+    def after_fork(self) -> None:
+        """In a forked child: what the parent queued is the parent's to send; the child begins with nothing."""
+        self._delivery.abandon()
+        self._starting = threading.Lock()  # a thread of the parent may have held it in the moment of the fork
+        self._forked = True
+
+
+class Run(RunWords[None]):
+    """One attempt at a task. How its block ends is how the run ends (see ``refold.core.reason_of``)."""
+
+    def __init__(self, client: Refold, core: RunCore, *, resume: bool) -> None:
+        self.core = core
+        self._client = client
+        self._resume = resume
+
+    def __enter__(self) -> Run:
+        self.record(self.core.start(self._earlier() if self._resume else None))
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.record_all(self.core.end(error))
+        except Conflict:
+            if error is None:
+                raise
+            logger.warning("run %s lost its task before it ended", self.id)
+
+    def record_all(self, drafts: Sequence[Draft]) -> None:
+        """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""
+        for draft in drafts:
+            conflict = self._client.conflict(self.id)
+            if conflict is not None:
+                raise conflict
+            self._send(draft)
+
+    def step(self, step: str, title: str = "") -> Step:
+        """``with run.step(id)``: the step completes or fails as its block does. An id is the same in every attempt."""
+        return Step(self, StepCore(self.core, step, title))
+
+    def tool(
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        side_effect: bool = False,
+        already_done: AlreadyDone | None = None,
+        step: str | None = None,
+        key: str | None = None,
+        expected_s: float | None = None,
+    ) -> Tool:
+        """A tool call, as a block (``with run.tool(...) as call``) or around a function (``@run.tool(...)``).
+
+        With ``side_effect`` the call is durable before the block runs, else Unavailable is raised and nothing is done.
+        A resumed run asks ``already_done`` first; where the effect was done, ``call.done`` is true and the block must
+        not repeat it (a decorated function is not called). Give ``key`` where two equal calls of one step are two
+        effects.
+        """
+
+        def core(given: Any) -> CallCore:
+            return CallCore(self.core, name, given, side_effect=side_effect, step=step, key=key)
+
+        return Tool(self, core, arguments, already_done, expected_s)
+
+    def call(self, name: str, function: Callable[..., T], arguments: Mapping[str, Any], **how: Any) -> T:
+        """Call ``function(**arguments)`` as a tool (``how`` as there); returns what it gave, now or in an earlier attempt."""
+        with self.tool(name, arguments, **how) as call:
+            if not call.done:
+                call.result = function(**arguments)
+        result: T = call.result
+        return result
+
+    def late(self, drafts: Sequence[Draft]) -> None:
+        """Publish the ends of calls of a run that has lost its task."""
+        for draft in drafts:
+            self._send(draft)
+
+    def _send(self, draft: Draft) -> None:
+        self._client.send(draft, lambda put: self.core.publish(draft, put))
+
+    def _earlier(self) -> Resume | None:
+        if not self._client.flush():
+            raise Unavailable("what earlier attempts left in the spool could not be delivered: the backend is away")
+        try:
+            return self._client.resume(self.task)
+        except NoCheckpoint:
+            return None
+
+
+class Step:
+    """The block of one step; see ``refold.blocks.StepCore`` for what can be set on it."""
+
+    def __init__(self, run: Run, core: StepCore) -> None:
+        self._run = run
+        self._core = core
+
+    def __enter__(self) -> StepCore:
+        self._run.record_all(self._core.opening())
+        return self._core
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._run.record_all(self._core.closing(error))
+
+
+class Tool:
+    """The block of one call, or what wraps a function so that each of its calls is one."""
+
+    def __init__(
+        self,
+        run: Run,
+        core: Callable[[Any], CallCore],
+        arguments: Any,
+        already_done: AlreadyDone | None,
+        expected_s: float | None,
+    ) -> None:
+        self._run = run
+        self._make = core
+        self._core = core(arguments)
+        self._already_done = already_done
+        self._expected_s = expected_s
+
+    def __enter__(self) -> CallCore:
+        call = self._core
+        if call.must_ask(self._already_done is not None) and self._already_done is not None:
+            call.found(self._already_done(call.key))
+        try:
+            self._run.record_all(call.opening(self._expected_s))
+        except (Unavailable, Refused) as error:
+            self._run.record_all(call.not_called(error))
+            raise
+        return call
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        drafts = self._core.closing(error)
+        try:
+            self._run.record_all(drafts)
+        except Conflict:
+            self._run.late(self._core.late(drafts))
+            raise
+
+    def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
+        """Make each call of ``function`` a tool call with its own arguments."""
+
+        @wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> T:
+            named = arguments_of(function, args, kwargs)
+            with Tool(self._run, self._make, named, self._already_done, self._expected_s) as call:
+                if not call.done:
+                    call.result = function(*args, **kwargs)
+            result: T = call.result
+            return result
+
+        return wrapper
+
+
+_live: weakref.WeakSet[Refold] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for client in list(_live):
+        client.close()
+
+
+def _after_fork() -> None:
+    ids.after_fork()
+    for client in list(_live):
+        client.after_fork()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,185 @@
+"""One run as the agent's process knows it: its numbers, what is finished, how it ends. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from refold.envelope import Draft, Scope, Wait, envelope
+from refold.errors import Conflict
+from refold.plain import fit, plain
+from refold.resume import Resume
+from refold.vocabulary import Outcome, R, Reason, Vocabulary, filled
+
+ERROR_STREAK = 3
+"""So many steps and calls failed in a row before the exception that ended the run: the task fails, not this process."""
+
+
+def reason_of(error: BaseException | None, failures_in_a_row: int = 0) -> Reason:
+    """Why a run ended, by how its block ended.
+
+    No exception: ``end_turn``. Ctrl-C, a cancelled task, ``sys.exit`` or a closed generator: ``interrupt``.
+    TimeoutError: ``timeout``. Any other exception: ``panic_stop``, after which the task can be resumed, or
+    ``error_streak``, after which it has failed, when the last ERROR_STREAK steps and calls had all failed.
+    """
+    if error is None:
+        return "end_turn"
+    if is_interrupt(error):
+        return "interrupt"
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return "timeout"
+    return "error_streak" if failures_in_a_row >= ERROR_STREAK else "panic_stop"
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether the block was stopped from outside rather than by a fault of its own."""
+    return isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception)
+
+
+class RunCore:
+    """State of one run. ``publish`` is thread-safe.
+
+    A forked child's events carry no number: it would take the parent's. ``about`` is what ``run.started`` tells.
+    """
+
+    def __init__(self, scope: Scope, *, settles: str, about: Mapping[str, Any]) -> None:
+        self.scope = scope
+        self.resumed: Resume | None = None
+        self.terminated = False
+        self.failures_in_a_row = 0
+        self._settles = settles
+        self._about = about
+        self._finished: set[str] = set()
+        self._settlement: dict[str, Any] | None = None
+        self._reason: Reason | None = None
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._seq = 0
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the task this run is, from 1."""
+        return self.resumed.attempt + 1 if self.resumed else 1
+
+    def start(self, resumed: Resume | None) -> Draft:
+        """The run begins, after what earlier attempts left."""
+        self.resumed = resumed
+        if resumed:
+            self._finished.update(resumed.finished_steps)
+        data = {"attempt": self.attempt, "settles": self._settles, **self._about}
+        if resumed and not data.get("goal"):
+            data["goal"] = resumed.goal
+        return Draft("run.started", data, Wait.HARD if resumed else Wait.SOFT, must_pass=True)
+
+    def publish(self, draft: Draft, put: Callable[[dict[str, Any]], None]) -> None:
+        """Give the draft its envelope and number, and put it in line, in one go."""
+        if os.getpid() != self._pid:
+            put(envelope(draft, self.scope))
+            return
+        with self._lock:
+            self._seq += draft.counted
+            put(envelope(draft, self.scope, seq=self._seq if draft.counted else 0))
+
+    def finish(self, step: str) -> None:
+        """A step is done, in this attempt or an earlier one."""
+        self._finished.add(step)
+
+    def done(self, step: str) -> bool:
+        """Whether a step is done, in this attempt or an earlier one."""
+        return step in self._finished
+
+    def ended(self, failed: bool) -> None:
+        """A step or call ended."""
+        self.failures_in_a_row = self.failures_in_a_row + 1 if failed else 0
+
+    def settle(self, members: dict[str, Any]) -> list[Draft]:
+        """Keep the settlement for the end of the run; after the end it goes out at once."""
+        if self._settles != "agent":
+            raise ValueError('start the run with settles="agent": else the backend settles it as well')
+        self._settlement = members
+        return self._settlement_due() if self.terminated else []
+
+    def terminate(self, reason: Reason, outcome: Outcome | None, detail: str) -> list[Draft]:
+        """The run ends; its settlement goes first. Only the first call counts."""
+        if self.terminated:
+            return []
+        self.terminated, self._reason = True, reason
+        data = filled(reason=reason, outcome=outcome, detail=detail[:2000])
+        return [*self._settlement_due(), Draft("run.terminated", data, Wait.SOFT)]
+
+    def end(self, error: BaseException | None) -> list[Draft]:
+        """The run's block ended. A run that lost its task to another worker has nothing more to say."""
+        if isinstance(error, Conflict):
+            return []
+        detail = "" if error is None else f"{type(error).__name__}: {error}"
+        return self.terminate(reason_of(error, self.failures_in_a_row), None, detail)
+
+    def _settlement_due(self) -> list[Draft]:
+        if self._settlement is None:
+            return []
+        members, self._settlement = self._settlement, None
+        data = {"by": "agent", "reason": self._reason, "interrupted": self._reason != "end_turn", **members}
+        return [Draft("settlement.recorded", data, Wait.SOFT, counted=False)]
+
+
+class RunWords(Vocabulary[R]):
+    """What ``Run`` and ``AsyncRun`` have in common beyond the vocabulary."""
+
+    core: RunCore
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.core.scope.run
+
+    @property
+    def task(self) -> str:
+        """The task that this run is an attempt at."""
+        return self.core.scope.task
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the task this run is, from 1."""
+        return self.core.attempt
+
+    @property
+    def resumed(self) -> Resume | None:
+        """What earlier attempts left, or None in a first attempt."""
+        return self.core.resumed
+
+    def done(self, step: str) -> bool:
+        """Whether a step is done, in this attempt or an earlier one: then it must not be repeated."""
+        return self.core.done(step)
+
+    def pending(self, steps: Iterable[str]) -> list[str]:
+        """The steps that are still to do, in the order given."""
+        return [step for step in steps if not self.core.done(step)]
+
+    def settle(
+        self,
+        session_state: Mapping[str, Any],
+        *,
+        memories: Iterable[Any] = (),
+        reflections: Iterable[str] = (),
+        learnings: Iterable[Any] = (),
+    ) -> R:
+        """Leave the run's notes oneself; the run was started with ``settles="agent"``.
+
+        They are published with the run's end, whose reason they carry; after it, at once. ``session_state`` may have
+        pending_task, goal, current_phase, completed_actions, key_decisions, rejected_paths, open_questions,
+        plan_snapshot and action_items.
+        """
+        members = {
+            "session_state": plain(session_state),
+            "memories": [fit(memory) for memory in memories],
+            "reflections": [str(text) for text in reflections],
+            "learnings": [fit(learning) for learning in learnings],
+        }
+        return self.record_all(self.core.settle(members))
+
+    def terminate(self, reason: Reason, *, outcome: Outcome | None = None, detail: str = "") -> R:
+        """End the run for a reason of one's own, rather than by how its block ends. Only the first end counts."""
+        return self.record_all(self.core.terminate(reason, outcome, detail))

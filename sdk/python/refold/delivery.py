@@ -1,0 +1,318 @@
+"""What is on its way to the backend: in memory, on disk when the backend is away, in order always.
+
+Both clients drive the same ``Delivery``: they ask ``next`` what to do, send the batch it gives, and hand the answer to
+``settle``. Nothing here touches the network or waits; the disk is touched only while the backend is away.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from refold.answers import Answer, Answered, Away, Outcome, TooLarge
+from refold.envelope import Draft, Scope, Wait, envelope
+from refold.errors import Conflict, Refused, Unavailable
+from refold.spool import Spool
+
+logger = logging.getLogger("refold")
+
+State = Literal["waiting", "kept", "delivered", "conflict", "refused"]
+"""Of a queued event; ``kept``: the backend is away, and the event is on disk (in memory, where there is no spool)."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How events are batched and retried. Times in seconds.
+
+    A batch goes when ``batch_events`` wait, when the oldest has waited ``flush_s``, or at once when somebody waits for
+    one of its events. At most ``queue_events`` wait in memory; more make the agent wait a little.
+    """
+
+    batch_events: int = 200
+    batch_bytes: int = 4 << 20
+    flush_s: float = 0.05
+    queue_events: int = 10_000
+    backoff_s: float = 0.1
+    backoff_max_s: float = 5.0
+
+
+def backoff_s(failures: int, policy: Policy, jitter: float) -> float:
+    """Seconds until the next attempt after ``failures`` in a row; ``jitter`` in 0..1 spreads clients by ±20 %."""
+    if not failures:
+        return 0.0
+    doubled_s: float = policy.backoff_s * 2.0 ** min(failures - 1, 20)
+    return min(doubled_s, policy.backoff_max_s) * (0.8 + 0.4 * jitter)
+
+
+class Ticket:
+    """Follows one event. ``changed`` is called, on whichever thread, each time its state changes."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.state: State = "waiting"
+        self.outcome: Outcome | None = None
+        self._changed = changed
+
+    def set(self, state: State, outcome: Outcome | None = None) -> None:
+        """Move on to a state."""
+        self.state, self.outcome = state, outcome
+        self._changed()
+
+    def ends(self, wait: Wait) -> bool:
+        """Whether somebody who waits like this has waited enough."""
+        return self.state not in ("waiting", "kept") or (self.state == "kept" and wait is not Wait.HARD)
+
+    def conclude(self, draft: Draft) -> None:
+        """Raise what the agent has to know of the event it waited for: Conflict, Refused or Unavailable."""
+        if self.state == "conflict" and self.outcome:
+            raise conflict_of(self.outcome)
+        if self.state == "refused" and self.outcome and draft.must_pass:
+            raise Refused(self.outcome.message, code=self.outcome.code, field=self.outcome.field)
+        if self.state in ("waiting", "kept") and draft.wait is Wait.HARD:
+            raise Unavailable(f"{draft.type} is not durable: the backend does not answer; it is kept and sent later")
+
+
+def conflict_of(outcome: Outcome) -> Conflict:
+    """The error that a conflict means."""
+    return Conflict(outcome.message, winner=outcome.winner, attempt=outcome.attempt, code=outcome.code)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Lines to send now, in order."""
+
+    lines: list[bytes]
+    spooled: bool
+
+
+class Delivery:
+    """The queue between a client and its backend. Thread-safe."""
+
+    def __init__(self, policy: Policy, spool: Spool | None, wake: Callable[[], None]) -> None:
+        self.policy = policy
+        self.dropped = 0
+        self._spool = spool
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._memory: deque[bytes] = deque()
+        self._tickets: dict[str, Ticket] = {}
+        self._conflicts: dict[str, Outcome] = {}
+        self._oldest_s = 0.0
+        self._urgent = False
+        self._flying: Batch | None = None
+        self._closed = False
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self._most = policy.batch_events
+
+    # ---- the agent's side
+
+    def put(self, event: dict[str, Any], now_s: float, ticket: Ticket | None = None) -> None:
+        """Queue an event. With a ticket it goes out at once."""
+        line = orjson.dumps(event)
+        with self._lock:
+            if not self._memory:
+                self._oldest_s = now_s
+            self._memory.append(line)
+            if ticket is not None:
+                self._tickets[event["id"]] = ticket
+                self._urgent = True
+            wake = self._urgent or len(self._memory) in (1, self.policy.batch_events)
+        if wake:
+            self._wake()
+
+    def conflict(self, run: str) -> Conflict | None:
+        """The conflict that ended a run, if one did."""
+        outcome = self._conflicts.get(run)
+        return None if outcome is None else conflict_of(outcome)
+
+    def hurry(self) -> None:
+        """Send what waits now, even if the backend was away a moment ago."""
+        with self._lock:
+            self._urgent, self._retry_at_s = True, 0.0
+        self._wake()
+
+    @property
+    def full(self) -> bool:
+        """Whether the agent should wait before it queues more."""
+        return len(self._memory) >= self.policy.queue_events
+
+    @property
+    def failures(self) -> int:
+        """How many attempts in a row did not reach the backend."""
+        return self._failures
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was delivered."""
+        with self._lock:
+            return not self._memory and self._flying is None and not self._spool
+
+    # ---- the sender's side
+
+    def adopt(self) -> None:
+        """Take over the events that dead processes left on this disk."""
+        if self._spool is None:
+            return
+        try:
+            with self._lock:
+                found = self._spool.adopt()
+        except OSError as error:
+            logger.warning("the spool cannot be read: %s", error)
+            return
+        if found:
+            logger.info("sending %d events that an earlier process left in the spool", found)
+
+    def next(self, now_s: float) -> Batch | float:
+        """The batch to send now, or how many seconds to wait for something to do (or for ``wake``)."""
+        with self._lock:
+            if self._closed:
+                return 3600.0
+            if self._spool:
+                self._park()
+            if now_s < self._retry_at_s:
+                return self._retry_at_s - now_s
+            if self._spool:
+                self._flying = Batch(_within(self._spool.head(self._most), self.policy.batch_bytes), spooled=True)
+                return self._flying
+            if not self._memory:
+                self._urgent = False
+                return 3600.0
+            due_s = self._oldest_s + self.policy.flush_s
+            if not self._urgent and len(self._memory) < self.policy.batch_events and now_s < due_s:
+                return due_s - now_s
+            return self._take(now_s)
+
+    def settle(self, batch: Batch, answer: Answer, now_s: float) -> None:
+        """Take in what became of a batch."""
+        with self._lock:
+            if self._closed:
+                return  # too late: the batch is on disk and will be sent again, which the backend recognises
+            self._flying = None
+            if isinstance(answer, Away):
+                self._is_away(batch, answer, now_s)
+                return
+            self._failures, self._retry_at_s = 0, 0.0
+            if isinstance(answer, TooLarge):
+                self._most = max(1, len(batch.lines) // 2)
+                again = batch.lines
+            else:
+                self._most = self.policy.batch_events
+                again = self._judge(batch.lines, answer)
+            if batch.spooled and self._spool is not None:
+                self._spool.replace(len(batch.lines), again)
+            else:
+                self._memory.extendleft(reversed(again))
+        self._wake()
+
+    def overflow(self) -> bool:
+        """Make room in memory by moving it to disk; False when there is no disk to move it to."""
+        with self._lock:
+            self._park()
+            return not self.full
+
+    def close(self) -> None:
+        """Put what is still in memory, or was sent without an answer, on disk for the next process. May be repeated."""
+        with self._lock:
+            if self._flying is not None and not self._flying.spooled:
+                self._memory.extendleft(reversed(self._flying.lines))
+            self._flying, self._closed = None, True
+            self._park()
+            if self._memory:
+                self.dropped += len(self._memory)
+                logger.error("%d events could be neither sent nor spooled", len(self._memory))
+            if self._spool is not None:
+                self._spool.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's files without touching them. The lock may be held for ever."""
+        if self._spool is not None:
+            self._spool.close()
+
+    # ---- inside, with the lock held
+
+    def _take(self, now_s: float) -> Batch:
+        first = [self._memory[index] for index in range(min(self._most, len(self._memory)))]
+        lines = _within(first, self.policy.batch_bytes)
+        for _ in lines:
+            self._memory.popleft()
+        self._oldest_s = now_s
+        self._flying = Batch(lines, spooled=False)
+        return self._flying
+
+    def _park(self) -> None:
+        """Move memory to the disk. Without a spool, or when the disk fails too, memory keeps it."""
+        kept = list(self._memory)
+        if self._spool is not None and kept:
+            try:
+                self._spool.append(kept)
+                self._memory.clear()
+            except OSError as error:
+                logger.warning("the spool cannot be written: %s", error)
+        for ticket in (self._tickets.get(_id(line)) for line in kept):
+            if ticket is not None:
+                ticket.set("kept")
+
+    def _is_away(self, batch: Batch, answer: Away, now_s: float) -> None:
+        log = logger.debug if self._failures else logger.warning
+        log("the backend is away, events are kept and sent later: %s", answer.message)
+        self._failures += 1
+        wait_s = backoff_s(self._failures, self.policy, random.random())
+        self._retry_at_s = now_s + max(wait_s, answer.retry_after_s)
+        if not batch.spooled:
+            self._memory.extendleft(reversed(batch.lines))
+        self._park()
+
+    def _judge(self, lines: Sequence[bytes], answer: Answered) -> list[bytes]:
+        """Resolve each event; returns what must be sent again, in order.
+
+        A refused event leaves a hole in its run's numbers, which the backend would hold against every later event of
+        the run. So a small event that says what was refused takes its number, and the later ones are sent again.
+        """
+        again: list[bytes] = []
+        holed: set[str] = set()
+        for line, outcome in zip(lines, answer.outcomes, strict=True):
+            event = orjson.loads(line)
+            run = event.get("run", "")
+            if outcome.verdict == "conflict" and run in holed and "seq" in event:
+                again.append(line)
+                continue
+            if outcome.verdict == "refused" and "seq" in event and event["type"] != "publication.refused":
+                holed.add(run)
+                again.append(_filler(event, outcome))
+            self._resolve(event, outcome)
+        return again
+
+    def _resolve(self, event: dict[str, Any], outcome: Outcome) -> None:
+        if outcome.verdict != "delivered":
+            logger.warning("%s %s: %s", event["type"], outcome.code, outcome.message)
+        if outcome.verdict == "conflict" and "seq" in event:
+            self._conflicts.setdefault(event["run"], outcome)
+        ticket = self._tickets.pop(event["id"], None)
+        if ticket is not None:
+            ticket.set(outcome.verdict, outcome)
+
+
+def _within(lines: list[bytes], most_bytes: int) -> list[bytes]:
+    size = 0
+    for index, line in enumerate(lines):
+        size += len(line)
+        if size > most_bytes and index:
+            return lines[:index]
+    return lines
+
+
+def _id(line: bytes) -> str:
+    return str(orjson.loads(line)["id"])
+
+
+def _filler(event: dict[str, Any], outcome: Outcome) -> bytes:
+    scope = Scope(**{name: event[name] for name in vars(Scope()) if name in event})
+    data = {"type": event["type"], "id": event["id"], "code": outcome.code, "message": outcome.message[:500]}
+    return orjson.dumps(envelope(Draft("publication.refused", data), scope, seq=event["seq"]))

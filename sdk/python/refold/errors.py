@@ -1,0 +1,51 @@
+"""Every error the SDK raises on purpose. The docstring of a class is its default message."""
+
+from __future__ import annotations
+
+
+class RefoldError(Exception):
+    """Refold failed."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+
+class Conflict(RefoldError):
+    """Another worker holds this task: this run can add nothing more.
+
+    ``winner`` is the run that holds it and ``attempt`` its number, where the backend named them.
+    """
+
+    def __init__(self, message: str = "", *, winner: str = "", attempt: int = 0, code: str = "conflict") -> None:
+        super().__init__(message)
+        self.winner = winner
+        self.attempt = attempt
+        self.code = code
+
+
+class Refused(RefoldError):
+    """The backend refused the event; nothing of it is stored. ``code`` and ``field`` say why and where."""
+
+    def __init__(self, message: str = "", *, code: str = "invalid", field: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.field = field
+
+
+class Unavailable(RefoldError):
+    """The backend did not answer in time; what was to be published is kept and will be sent later."""
+
+
+class NoCheckpoint(RefoldError, LookupError):
+    """Nothing is saved for this task."""
+
+
+class UncertainEffect(RefoldError):
+    """An earlier attempt may have done this side effect: it is not repeated unless `already_done` can tell.
+
+    ``key`` is the idempotency key of the call.
+    """
+
+    def __init__(self, message: str = "", *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key

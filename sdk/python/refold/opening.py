@@ -1,0 +1,91 @@
+"""What both clients begin with: their settings, and opening a run."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+from refold import ids
+from refold.core import RunCore
+from refold.delivery import Policy
+from refold.envelope import Scope
+from refold.options import Options, spool_folder
+from refold.vocabulary import addressed, filled
+
+RunT = TypeVar("RunT")
+
+
+class Client(ABC, Generic[RunT]):
+    """A connection to a backend, for one agent.
+
+    ``url`` is ``http://HOST:PORT``, or ``redis://HOST:PORT`` to publish to the inbox, which answers nothing: no
+    conflicts, no resume. ``org``, ``agent``, ``user`` and ``session`` stand in every event unless a run says otherwise.
+    Events that cannot be sent wait in ``spool``: a folder; True is ``REFOLD_SPOOL`` or the user's state folder, False
+    memory only. ``ack="fast"`` takes the log's word for the archive's. ``timeout_s`` bounds every wait for the backend.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        org: str = "",
+        agent: str = "",
+        user: str = "",
+        session: str = "",
+        ack: Literal["durable", "fast"] = "durable",
+        api_key: str = "",
+        spool: str | os.PathLike[str] | bool = True,
+        policy: Policy | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        scope = Scope(org, agent, user, session)
+        self._options = Options(url, scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
+        self._open()
+
+    def run(
+        self,
+        goal: str = "",
+        *,
+        task: str | None = None,
+        resume: bool = False,
+        run: str | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        settles: Literal["agent", "backend"] = "backend",
+        settle_deadline_s: float | None = None,
+        mode: str = "",
+        model: str = "",
+        parent_run: str = "",
+        budget: Mapping[str, Any] | None = None,
+        system_prompt: Any = None,
+        tools: Any = None,
+    ) -> RunT:
+        """One attempt at a task, to be used as ``with client.run(...) as run`` (``async with`` in the async client).
+
+        With ``resume`` it goes on where the task's last attempt ended (and begins it when there is none). Entering it
+        raises Conflict when another worker has the task, and with ``resume`` Unavailable when nobody can tell.
+        """
+        run_id = run or ids.uuid7()
+        scope = self._options.scope.narrow(user=user, session=session, agent=agent, task=task or run_id, run=run_id)
+        about = filled(
+            goal=goal,
+            mode=mode,
+            model=model,
+            parent_run=parent_run,
+            budget=budget,
+            settle_deadline_s=settle_deadline_s,
+            system_prompt=addressed(system_prompt),
+            tools=addressed(tools),
+        )
+        return self._new_run(RunCore(scope, settles=settles, about=about), resume)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Make everything that a client has beside its settings."""
+
+    @abstractmethod
+    def _new_run(self, core: RunCore, resume: bool) -> RunT:
+        """The run that a core belongs to."""

@@ -1,0 +1,45 @@
+"""How a client behaves, built once from its arguments and the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from refold.delivery import Policy
+from refold.envelope import Scope
+from refold.spool import Spool
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of one client. Times in seconds."""
+
+    url: str
+    scope: Scope
+    ack: Literal["durable", "fast"] = "durable"
+    api_key: str = ""
+    spool: Path | None = None
+    policy: Policy = field(default_factory=Policy)
+    timeout_s: float = 10.0
+
+    def open_spool(self) -> Spool | None:
+        """The spool of this address and organisation, apart from those of others; None when there is none."""
+        if self.spool is None:
+            return None
+        place = sha256(f"{self.url}\x1f{self.scope.org}".encode()).hexdigest()[:16]
+        return Spool(self.spool / place)
+
+
+def spool_folder(choice: str | os.PathLike[str] | bool) -> Path | None:
+    """Where the spool is: a folder, True for ``REFOLD_SPOOL`` or the user's state folder, False for none."""
+    if choice is False:
+        return None
+    if choice is not True:
+        return Path(choice)
+    if os.environ.get("REFOLD_SPOOL"):
+        return Path(os.environ["REFOLD_SPOOL"])
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "refold" / "spool"

@@ -1,0 +1,84 @@
+"""The resume document: what a new process needs to go on with a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call of an earlier attempt. In flight: it may or may not have taken effect."""
+
+    call_id: str
+    name: str
+    run: str = ""
+    arguments: Any = None
+    step: str = ""
+    idempotency_key: str = ""
+    side_effect: bool = False
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What earlier attempts at a task left. ``raw`` is the whole document as the backend answered it."""
+
+    task: str
+    status: str = ""
+    goal: str = ""
+    attempt: int = 0
+    run: str = ""
+    plan: tuple[Mapping[str, Any], ...] = ()
+    current_step: str = ""
+    finished_steps: tuple[str, ...] = ()
+    in_flight: tuple[Call, ...] = ()
+    checkpoint: Any = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, task: str, document: Mapping[str, Any]) -> Resume:
+        """The document of ``GET /v1/tasks/{task}/resume``."""
+        return cls(
+            task=task,
+            status=str(document.get("status") or ""),
+            goal=str(document.get("goal") or ""),
+            attempt=int(document.get("attempt") or 0),
+            run=str(document.get("run") or ""),
+            plan=tuple(document.get("plan") or ()),
+            current_step=str(document.get("current_step") or ""),
+            finished_steps=tuple(_names(document.get("finished_steps") or ())),
+            in_flight=tuple(_call(raw) for raw in document.get("in_flight") or ()),
+            checkpoint=document.get("checkpoint"),
+            raw=document,
+        )
+
+    def finished(self, step: str) -> bool:
+        """Whether a step is done and must not be repeated."""
+        return step in self.finished_steps
+
+    def in_flight_call(self, key: str) -> Call | None:
+        """The call with this idempotency key that an earlier attempt began and whose end nobody knows."""
+        return next((call for call in self.in_flight if call.idempotency_key == key), None)
+
+
+def resume_path(task: str) -> str:
+    """Where the document of a task is; its name is one segment, whatever it contains."""
+    return f"/v1/tasks/{quote(task, safe='')}/resume"
+
+
+def _names(steps: Iterable[Any]) -> list[str]:
+    return [str(step.get("step") or step.get("id")) if isinstance(step, Mapping) else str(step) for step in steps]
+
+
+def _call(raw: Mapping[str, Any]) -> Call:
+    return Call(
+        call_id=str(raw.get("call_id") or ""),
+        name=str(raw.get("name") or ""),
+        run=str(raw.get("run") or ""),
+        arguments=raw.get("arguments"),
+        step=str(raw.get("step") or ""),
+        idempotency_key=str(raw.get("idempotency_key") or ""),
+        side_effect=bool(raw.get("side_effect")),
+    )

@@ -1,0 +1,186 @@
+"""Events that could not be sent, on disk: JSON lines in files that one process each holds by a lock.
+
+A file belongs to the process that made it. What a dead process left is adopted by the next one that looks, oldest
+first, and sent before its own events. A file that was sent is deleted; one that was sent half is sent again from its
+start, which the backend recognises by the events' ids. A torn last line (power cut) was never promised, and is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from io import FileIO
+from pathlib import Path
+
+import orjson
+
+from refold.ids import uuid7
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+
+    def _try_lock(file: FileIO) -> bool:
+        try:
+            # far behind the content, so that the lock keeps nobody from reading
+            os.lseek(file.fileno(), 1 << 62, os.SEEK_SET)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_lock(file: FileIO) -> bool:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+class Spool:
+    """A first-in first-out queue of lines on disk. Not thread-safe: its owner has a lock. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: list[_SpoolFile] = []
+        self._own: _SpoolFile | None = None
+
+    def adopt(self) -> int:
+        """Take over what dead processes left; returns how many lines that is."""
+        if not self._folder.is_dir():
+            return 0
+        held = {file.path for file in self._files}
+        found = [_SpoolFile.open(path) for path in sorted(self._folder.glob("*.jsonl")) if path not in held]
+        adopted = [file for file in found if file is not None]
+        own = [file for file in self._files if file is self._own]
+        self._files = [file for file in self._files if file is not self._own] + adopted + own
+        return sum(len(file.lines) for file in adopted)
+
+    def __len__(self) -> int:
+        return sum(len(file.lines) for file in self._files)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Put lines at the end; they are on the disk when this returns."""
+        if self._own is None:
+            self._own = _SpoolFile.create(self._folder)
+            self._files.append(self._own)
+        self._own.append(lines)
+
+    def head(self, limit: int) -> list[bytes]:
+        """The first lines, at most ``limit``."""
+        while self._files and not self._files[0].lines:
+            self._discard(self._files[0])
+        return self._files[0].lines[:limit] if self._files else []
+
+    def replace(self, count: int, lines: Sequence[bytes]) -> None:
+        """Take the first ``count`` lines away (all of them from one ``head``) and put ``lines`` in their place."""
+        first = self._files[0]
+        if lines:
+            first.rewrite([*lines, *first.lines[count:]])
+        else:
+            del first.lines[:count]
+        if not first.lines:
+            self._discard(first)
+
+    def close(self) -> None:
+        """Let the files go; the lines in them stay for the next process."""
+        for file in self._files:
+            file.close()
+        self._files, self._own = [], None
+
+    def _discard(self, file: _SpoolFile) -> None:
+        file.delete()
+        self._files.remove(file)
+        if file is self._own:
+            self._own = None
+
+
+class _SpoolFile:
+    """One locked file and the lines of it that are still to be sent."""
+
+    def __init__(self, path: Path, handle: FileIO, lines: list[bytes]) -> None:
+        self.path = path
+        self.lines = lines
+        self._handle = handle
+
+    @classmethod
+    def create(cls, folder: Path) -> _SpoolFile:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        while True:
+            path = folder / f"{uuid7()}.jsonl"
+            handle = path.open("xb", buffering=0)
+            if _try_lock(handle):
+                _sync_folder(folder)
+                return cls(path, handle, [])
+            handle.close()  # another process saw it before the lock was on, and will delete it
+
+    @classmethod
+    def open(cls, path: Path) -> _SpoolFile | None:
+        """The file, locked, or None when another process has it."""
+        try:
+            handle = path.open("r+b", buffering=0)
+        except FileNotFoundError:
+            return None
+        if not _try_lock(handle) or not _is_at(path, handle):
+            handle.close()
+            return None
+        handle.seek(0)
+        return cls(path, handle, [line for line in handle.read().split(b"\n") if _is_whole(line)])
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        end = self._handle.seek(0, os.SEEK_END)
+        try:
+            self._handle.write(b"".join(line + b"\n" for line in lines))
+            os.fsync(self._handle.fileno())
+        except OSError:
+            os.ftruncate(self._handle.fileno(), end)  # a full disk: no half line for the next one to be glued to
+            raise
+        self.lines.extend(lines)
+
+    def rewrite(self, lines: list[bytes]) -> None:
+        """Replace the whole content at once: the old or the new file is there, never a half."""
+        draft = self.path.with_suffix(".new")
+        handle = draft.open("w+b", buffering=0)
+        if not _try_lock(handle):
+            handle.close()
+            raise OSError(f"{draft} is held by another process")
+        replacement = _SpoolFile(draft, handle, [])
+        replacement.append(lines)
+        draft.replace(self.path)
+        _sync_folder(self.path.parent)
+        self._handle.close()
+        self._handle, self.lines = handle, lines
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._handle.close()
+
+    def close(self) -> None:
+        self._handle.close()
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _is_at(path: Path, handle: FileIO) -> bool:
+    """Whether the open file is the one that has the name now: a former owner may have deleted it meanwhile."""
+    try:
+        return path.stat().st_ino == os.fstat(handle.fileno()).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    if sys.platform == "win32":  # pragma: no cover
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,231 @@
+"""The two ways to a backend, each sync and async: HTTP, which answers for every event, and the inbox, which does not.
+
+``send`` never raises for what the network or the backend does: it says ``Away``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import httpx
+import orjson
+
+from refold.answers import Answer, Answered, Away, Outcome, read_answer
+from refold.envelope import flat
+from refold.errors import NoCheckpoint, RefoldError, Unavailable
+
+INBOX = "refold:inbox"
+_EVENTS = "/v1/events"
+
+
+class Transport(Protocol):
+    """A sync way to a backend."""
+
+    def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        ...
+
+    def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        ...
+
+    def close(self) -> None:
+        """Let connections go."""
+        ...
+
+
+class AsyncTransport(Protocol):
+    """An async way to a backend."""
+
+    async def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        ...
+
+    async def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        ...
+
+    async def close(self) -> None:
+        """Let connections go."""
+        ...
+
+
+def http_options(url: str, api_key: str, timeout_s: float) -> dict[str, Any]:
+    """What both HTTP clients are made with."""
+    headers = {"content-type": "application/json"}
+    if api_key:
+        headers["authorization"] = f"Bearer {api_key}"
+    return {"base_url": url.rstrip("/"), "timeout": timeout_s, "headers": headers}
+
+
+class HttpTransport:
+    """HTTP, sync."""
+
+    def __init__(self, url: str, ack: str, api_key: str, timeout_s: float) -> None:
+        self._client = httpx.Client(**http_options(url, api_key, timeout_s))
+        self._ack = ack
+
+    def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        try:
+            response = self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
+        except httpx.HTTPError as error:
+            return _no_answer(error)
+        return _answer(response, len(lines))
+
+    def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        try:
+            return _document(self._client.get(path, params=params))
+        except httpx.HTTPError as error:
+            raise Unavailable(_no_answer(error).message) from error
+
+    def close(self) -> None:
+        """Let connections go."""
+        self._client.close()
+
+
+class AsyncHttpTransport:
+    """HTTP, async."""
+
+    def __init__(self, url: str, ack: str, api_key: str, timeout_s: float) -> None:
+        self._client = httpx.AsyncClient(**http_options(url, api_key, timeout_s))
+        self._ack = ack
+
+    async def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        try:
+            response = await self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
+        except httpx.HTTPError as error:
+            return _no_answer(error)
+        return _answer(response, len(lines))
+
+    async def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        try:
+            return _document(await self._client.get(path, params=params))
+        except httpx.HTTPError as error:
+            raise Unavailable(_no_answer(error).message) from error
+
+    async def close(self) -> None:
+        """Let connections go."""
+        await self._client.aclose()
+
+
+class InboxTransport:
+    """The Redis inbox, sync. An entry is in when Redis has it; what the door makes of it is not answered here."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        redis = _redis()
+        self._client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        self._errors = (redis.RedisError, OSError)
+
+    def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            for line in lines:
+                pipeline.xadd(INBOX, flat(orjson.loads(line)))
+            pipeline.execute()
+        except self._errors as error:
+            return _no_answer(error)
+        return Answered([Outcome("delivered", "accepted")] * len(lines))
+
+    def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Not possible. Raises RefoldError."""
+        raise RefoldError(f"the inbox only takes events: read {path} through the HTTP address")
+
+    def close(self) -> None:
+        """Let connections go."""
+        self._client.close()
+
+
+class AsyncInboxTransport:
+    """The Redis inbox, async."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        redis = _redis()
+        self._client = redis.asyncio.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        self._errors = (redis.RedisError, OSError)
+
+    async def send(self, lines: list[bytes]) -> Answer:
+        """Publish events, each one JSON object, in order."""
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            for line in lines:
+                pipeline.xadd(INBOX, flat(orjson.loads(line)))
+            await pipeline.execute()
+        except self._errors as error:
+            return _no_answer(error)
+        return Answered([Outcome("delivered", "accepted")] * len(lines))
+
+    async def get(self, path: str, params: dict[str, Any]) -> Any:
+        """Not possible. Raises RefoldError."""
+        raise RefoldError(f"the inbox only takes events: read {path} through the HTTP address")
+
+    async def close(self) -> None:
+        """Let connections go."""
+        await self._client.aclose()
+
+
+def connect(url: str, ack: str, api_key: str, timeout_s: float) -> Transport:
+    """The sync transport for an address. Raises ValueError for an address of another kind."""
+    if is_inbox(url):
+        return InboxTransport(url, timeout_s)
+    return HttpTransport(url, ack, api_key, timeout_s)
+
+
+def connect_async(url: str, ack: str, api_key: str, timeout_s: float) -> AsyncTransport:
+    """The async transport for an address. Raises ValueError for an address of another kind."""
+    if is_inbox(url):
+        return AsyncInboxTransport(url, timeout_s)
+    return AsyncHttpTransport(url, ack, api_key, timeout_s)
+
+
+def is_inbox(url: str) -> bool:
+    """Whether the address is a Redis inbox. Raises ValueError for an address that is neither Redis nor HTTP."""
+    if url.startswith(("redis://", "rediss://", "unix://")):
+        return True
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is no address of a backend: write http://HOST:PORT or redis://HOST:PORT")
+    return False
+
+
+def _redis() -> Any:
+    try:
+        import redis.asyncio
+    except ImportError as error:
+        raise RefoldError("the inbox needs redis: pip install 'refold-sdk[redis]'") from error
+    return redis
+
+
+def _body(lines: list[bytes]) -> bytes:
+    return b"[" + b",".join(lines) + b"]"
+
+
+def _answer(response: httpx.Response, count: int) -> Answer:
+    return read_answer(response.status_code, response.content, count, response.headers.get("retry-after", ""))
+
+
+def _document(response: httpx.Response) -> Any:
+    if response.status_code == 404:
+        raise NoCheckpoint(_problem(response))
+    if response.status_code >= 500 or response.status_code in (408, 425, 429):
+        raise Unavailable(f"HTTP {response.status_code}: {_problem(response)}")
+    if response.status_code >= 400:
+        raise RefoldError(f"HTTP {response.status_code}: {_problem(response)}")
+    return orjson.loads(response.content)
+
+
+def _problem(response: httpx.Response) -> str:
+    try:
+        value = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return response.text[:300]
+    return (
+        str(value.get("detail") or value.get("title") or value)[:300] if isinstance(value, dict) else str(value)[:300]
+    )
+
+
+def _no_answer(error: Exception) -> Away:
+    return Away(f"no answer: {error or type(error).__name__}")
