@@ -1,0 +1,48 @@
+# Refold. `make demo` is the place to begin.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup demo test lint format bench soak clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv with everything (quick when it is there)
+
+$(STAMP): pyproject.toml sdk/python/pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Refold needs Python 3.11 or newer, and '$(PYTHON)' is none: install one, or name it: make PYTHON=python3.12 setup" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embeddings]' --editable './sdk/python[redis]' --group dev
+	@touch $@
+
+demo: setup  ## a small agent runs, is killed, resumes; its state is refolded and verified
+	$(BIN)/refold demo
+
+test: setup  ## every test but the soak tests
+	$(BIN)/python -m pytest
+
+lint: setup  ## ruff, mypy --strict, the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy --config-file sdk/python/pyproject.toml sdk/python/refold
+	$(BIN)/lint-imports
+
+format: setup  ## let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
+
+soak: setup  ## the long tests
+	$(BIN)/python -m pytest -m soak
+
+clean:  ## remove .venv, caches and builds; data under .refold stay
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
