@@ -1,0 +1,159 @@
+"""The archiver: copies every position of the log, in order, into SQL, and wakes whoever waits for it.
+
+All partitions that have something go into one SQL transaction: one sync to disk for all of them. Any number of
+archivers may run: the compare-and-set of the watermarks lets one of them write a position, the others look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+from sqlalchemy import Connection
+
+from events.archive import store
+from events.archive.queries import read_watermarks
+from events.database import Database
+from events.errors import Fenced, Transient
+from events.event import Position
+from events.log import tail
+from events.log.layout import ARCHIVED_CHANNEL, keys_of
+from events.log.recovery import open_partition
+from events.log.scripts import redis_errors
+from events.log.trim import trim
+
+BATCH = 1_000
+"""Entries of one partition in one transaction, at most."""
+HOT_WINDOW = 10_000
+"""Archived entries that a partition keeps in Redis."""
+
+_WAIT_MS = 300
+"""How long one wait for new entries blocks: bounds how late a stop, or a log that was replaced, is noticed."""
+_TRIM_EVERY_S = 0.25
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_LAST_N = 2**64 - 1
+
+Batches = Mapping[int, list[store.Entry]]
+
+logger = logging.getLogger(__name__)
+
+
+class Archiver:
+    """Archives the partitions 0 .. ``partitions`` - 1. ``run`` is its whole life."""
+
+    def __init__(
+        self, redis: Redis, db: Database, partitions: int, *, batch: int = BATCH, hot_window: int = HOT_WINDOW
+    ) -> None:
+        self._redis = redis
+        self._db = db
+        self._partitions = range(partitions)
+        self._batch = batch
+        self._hot_window = hot_window
+        self._marks: dict[int, Position] = {}
+        self._untrimmed: set[int] = set()
+        self._trimmed_at = 0.0
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Archive until ``stopping``; the batch in hand is finished. Raises SetupError when a store refuses.
+
+        What passes (a lost connection, a full disk, a log that must be re-opened) is waited for, ever longer.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while not stopping.is_set():
+            try:
+                if not self._marks:
+                    await self._open()
+                await self._step()
+                pause_s = _FIRST_PAUSE_S
+            except Transient as error:
+                # whatever was in hand: SQL tells where to go on
+                self._marks = {}
+                logger.warning("archiving pauses for %.1f s: %s", pause_s, error)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _open(self) -> None:
+        """Make sure that every partition is open, and learn where the archive stands."""
+        marks = await asyncio.gather(*(open_partition(self._redis, self._db, p) for p in self._partitions))
+        self._marks = dict(zip(self._partitions, marks, strict=True))
+
+    async def _step(self) -> None:
+        """Archive what is there; wait a moment when there is nothing."""
+        batches = await self._read(await self._waiting())
+        if batches:
+            await self._archive(batches)
+        if not batches or time.monotonic() - self._trimmed_at > _TRIM_EVERY_S:
+            await self._trim()
+
+    async def _waiting(self) -> list[int]:
+        """The partitions whose log goes on; after a wait without an answer all, so that each is checked."""
+        starts: dict[Any, Any] = {keys_of(p).log: _before_next(mark) for p, mark in self._marks.items()}
+        try:
+            with redis_errors():
+                answer: Any = await self._redis.xread(starts, count=1, block=_WAIT_MS)
+        except ResponseError as error:
+            # a key that is no stream any more: all are looked at again, and opened where needed
+            raise Transient(f"the log cannot be read: {error}") from error
+        named = {name.decode() for name, _ in answer}
+        return [p for p in self._partitions if not named or keys_of(p).log in named]
+
+    async def _read(self, partitions: list[int]) -> Batches:
+        reads = (tail.read(self._redis, p, self._marks[p], self._batch) for p in partitions)
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+        batches: dict[int, list[store.Entry]] = {}
+        for partition, answer in zip(partitions, answers, strict=True):
+            if isinstance(answer, tail.LogBroken):
+                logger.warning("%s", answer)
+                self._marks[partition] = await open_partition(self._redis, self._db, partition)
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer:
+                batches[partition] = answer
+        return batches
+
+    async def _archive(self, batches: Batches) -> None:
+        """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
+        marks, received_ms = self._marks, time.time_ns() // 1_000_000
+
+        def work(conn: Connection) -> dict[int, Position]:
+            return {
+                partition: store.archive_batch(conn, partition, marks[partition], entries, received_ms)
+                for partition, entries in sorted(batches.items())
+            }
+
+        try:
+            advanced = await self._db.write(work)
+        except Fenced as fenced:
+            logger.info("another archiver is at work: %s", fenced)
+            self._marks = await self._db.read(read_watermarks)
+            return
+        self._marks.update(advanced)
+        self._untrimmed.update(advanced)
+        await self._wake(advanced)
+
+    async def _wake(self, advanced: Mapping[int, Position]) -> None:
+        with redis_errors():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for partition, mark in advanced.items():
+                    pipe.publish(ARCHIVED_CHANNEL, f"{partition} {mark}")
+                await pipe.execute()
+
+    async def _trim(self) -> None:
+        """Tell the log what it may forget. Not after each batch: whoever waits comes first."""
+        self._trimmed_at = time.monotonic()
+        partitions, self._untrimmed = self._untrimmed, set()
+        await asyncio.gather(*(trim(self._redis, p, self._marks[p], self._hot_window) for p in partitions))
+
+
+def _before_next(mark: Position) -> str:
+    """The stream id after which the entries that follow ``mark`` begin."""
+    if mark.n >= 0:
+        return str(mark)
+    return f"{mark.epoch - 1}-{_LAST_N}" if mark.epoch > 0 else "0-0"
