@@ -1,8 +1,9 @@
 """JSON as the door reads it: every hazard has one defined answer (DESIGN 3).
 
 Reading (``loads``, ``loads_many``): orjson turns integers beyond 64 bits into floats and keeps the last of two equal
-keys, so its answer is taken only for text that it reproduces to the byte (whitespace apart): either hazard would come
-back changed. All other text goes through the standard library's parser, whose hooks see every token.
+keys, so its answer is taken only for text that comes back the same to the byte when it is written again (whitespace
+apart): either hazard would change it. All other text goes through the standard library's parser, whose hooks see every
+token.
 
 Judging (``sanitise``): the same rules for values that came as text and values that Python code hands in.
 """
@@ -76,10 +77,18 @@ _DOUBTFUL = object()
 def _loads_exactly(raw: bytes) -> Any:
     try:
         value = orjson.loads(raw)
-        text = orjson.dumps(value)
-        return value if text == raw or text == msgspec.json.format(raw, indent=-1) else _DOUBTFUL
+        if orjson.dumps(value) == raw:
+            return value
+        compact = msgspec.json.format(raw, indent=-1)
+        same = compact == (_dumps_escaped(value) if b"\\u" in raw else orjson.dumps(value))
+        return value if same else _DOUBTFUL
     except (orjson.JSONDecodeError, orjson.JSONEncodeError, msgspec.DecodeError, RecursionError):
         return _DOUBTFUL
+
+
+def _dumps_escaped(value: Any) -> bytes:
+    """As Python's ``json.dumps`` writes by default, which is what many a publisher calls."""
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _loads_item(raw: bytes) -> Any:
