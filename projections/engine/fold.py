@@ -1,0 +1,239 @@
+"""The fold of one batch in memory: pure, outside any transaction (DESIGN 5).
+
+Events are applied in log order within their key; many events on one row leave one change. A row that was not named
+ahead is a *fault*: ``apply`` is pure, so the event is simply run again once the row is loaded, and the other keys go on
+meanwhile, so that all faults of a round cost one SELECT a table.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from events.archive.reader import Archived
+from events.errors import NewerVersion, Transient
+from events.event import Event, Position, Recorded
+from events.registry import decode_payload
+from events.strict_json import clean_text
+from projections.engine.cache import RowCache, Unknown
+from projections.engine.shapes import RowKey, Shape
+from projections.projection import Projection, Put, Row
+
+PartitionKey = tuple[str, str]
+"""(org, key) of events: what keeps its order, and what is parked."""
+
+EFFECTIVE = "effective"
+
+_NOT_THE_EVENT = (MemoryError, ImportError, OSError, Transient)
+"""Failures of the machine, not of the event: they pause the projection and park nothing."""
+
+
+class Refusal(NamedTuple):
+    """Why an event is parked without being folded: the cause of its dead letter, and its text."""
+
+    cause: str
+    error: str
+
+
+class DeadLetter(NamedTuple):
+    """An event that was not folded, and why; see ``tables.dead_letters``."""
+
+    partition: int
+    position: Position
+    org: str
+    key: str
+    event_id: str
+    type: str
+    cause: str
+    error: str
+    traceback: str
+
+
+@dataclass
+class Folded:
+    """What a batch comes to: rows to write (None: to delete), events that are parked, and how many were applied."""
+
+    rows: dict[RowKey, Row | None] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    parked: dict[PartitionKey, Position] = field(default_factory=dict)
+    applied: int = 0
+
+
+@dataclass(slots=True)
+class _Item:
+    partition: int
+    position: Position
+    event: Event
+    recorded: Recorded | None = None
+    row_owner: str = ""
+    failure: Exception | None = None
+
+
+class _Fault(BaseException):
+    """A row is needed that is not in memory. No Exception, so that no handler inside ``apply`` can swallow it."""
+
+    def __init__(self, name: RowKey) -> None:
+        self.name = name
+
+
+class Fold:
+    """One batch of one partition. ``parked`` are the keys parked so far; it is read, not changed.
+
+    ``load`` brings rows into the cache. ``refused`` are events to park unseen: processes died on them, or the store
+    refuses their rows.
+    """
+
+    def __init__(
+        self,
+        projection: Projection,
+        shapes: dict[str, Shape],
+        cache: RowCache,
+        load: Callable[[Collection[RowKey]], None],
+        parked: Collection[PartitionKey] = (),
+        refused: Mapping[Position, Refusal] | None = None,
+    ) -> None:
+        self._projection = projection
+        self._shapes = shapes
+        self._cache = cache
+        self._load = load
+        self._parked = parked
+        self._refused = refused or {}
+        self._result = Folded()
+        self._org = ""
+        self._key = ""
+
+    def run(self, batch: Iterable[Archived]) -> Folded:
+        """Fold the batch. Raises Transient for what is not the events' fault."""
+        rest = self._items(batch)
+        self._prefetch(rest)
+        while rest:
+            faults: set[RowKey] = set()
+            rest = self._round(rest, faults)
+            if faults:
+                self._load(faults)
+        self._result.letters.sort(key=lambda letter: letter.position)
+        return self._result
+
+    def get(self, table: str, *pk: object) -> Row | None:
+        """``Rows.get`` of the event being applied (see ``projections.projection.Rows``)."""
+        name = (table, self._org, self._key, *pk)
+        changed = self._result.rows
+        if name in changed:
+            return changed[name]
+        row = self._cache.get(name)
+        if isinstance(row, Unknown):
+            if table not in self._shapes:
+                raise KeyError(f"the projection has no table {table!r}")
+            raise _Fault(name)
+        return row
+
+    def row_owners(self, batch: Iterable[Archived]) -> set[str]:
+        """The keys that own the rows of these events."""
+        return {item.row_owner for item in self._items(batch) if item.recorded is not None}
+
+    def _items(self, batch: Iterable[Archived]) -> list[_Item]:
+        handles = self._projection.handles
+        return [self._item(each) for each in batch if each.type in handles and each.verdict == EFFECTIVE]
+
+    def _item(self, archived: Archived) -> _Item:
+        event = archived.event()
+        item = _Item(archived.partition, archived.position, event)
+        if item.position in self._refused or (event.org, event.key) in self._parked:
+            return item  # not decoded: it is parked whatever it holds
+        try:
+            recorded = Recorded(item.partition, item.position, event, decode_payload(event))
+            item.row_owner = self._projection.key(recorded)
+            item.recorded = recorded
+        except _NOT_THE_EVENT:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an event makes decoding raise is that event's dead letter
+            item.failure = error
+        return item
+
+    def _prefetch(self, items: Sequence[_Item]) -> None:
+        if self._cache.complete:
+            return
+        names: set[RowKey] = set()
+        for item in items:
+            if item.recorded is not None:
+                names.update(self._named(item, item.recorded))
+        missing = self._cache.missing(names)
+        if missing:
+            self._load(missing)
+
+    def _named(self, item: _Item, recorded: Recorded) -> list[RowKey]:
+        try:
+            return [
+                (ref.table, item.event.org, item.row_owner, *ref.pk)
+                for ref in self._projection.names(recorded)
+                if ref.table in self._shapes
+            ]
+        except _NOT_THE_EVENT:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in _item
+            item.failure = error
+            return []
+
+    def _round(self, items: Iterable[_Item], faults: set[RowKey]) -> list[_Item]:
+        """Apply what can be applied with the rows at hand; the events that wait for a fault of their key."""
+        waiting: list[_Item] = []
+        blocked: set[PartitionKey] = set()
+        result = self._result
+        for item in items:
+            owner = (item.event.org, item.event.key)
+            if owner in blocked:
+                waiting.append(item)
+            elif owner in self._parked or owner in result.parked:
+                self._park(item, "waiting", "an earlier event of this key is a dead letter")
+            elif item.position in self._refused:
+                self._park(item, *self._refused[item.position])
+            elif item.failure is not None:
+                self._park_failed(item, item.failure)
+            elif item.recorded is not None and item.recorded.payload is not None:
+                try:
+                    result.rows.update(self._changes(item.event.org, item.row_owner, item.recorded))
+                    result.applied += 1
+                except _Fault as fault:
+                    faults.add(fault.name)
+                    blocked.add(owner)
+                    waiting.append(item)
+                except _NOT_THE_EVENT as error:
+                    raise Transient(f"folding {item.event.type} at {item.position} failed: {error!r}") from error
+                except Exception as error:  # noqa: BLE001 - the one place where whatever a fold raises is data: a dead letter
+                    self._park_failed(item, error)
+        return waiting
+
+    def _changes(self, org: str, key: str, recorded: Recorded) -> dict[RowKey, Row | None]:
+        """The event's changes, all or none of them: an ``apply`` that fails half-way has changed nothing."""
+        self._org, self._key = org, key
+        shapes = self._shapes
+        changes: dict[RowKey, Row | None] = {}
+        for change in self._projection.apply(recorded, self):
+            if isinstance(change, Put):
+                shape = shapes[change.table]
+                row = shape.checked(change.row)
+                changes[shape.row_key(org, key, row)] = row
+            else:
+                changes[(shapes[change.table].name, org, key, *change.pk)] = None
+        return changes
+
+    def _park_failed(self, item: _Item, error: Exception) -> None:
+        trace = "".join(traceback.format_exception(error))
+        if isinstance(error, NewerVersion):
+            self._park(item, "newer_version", str(error), trace)
+        else:
+            self._park(item, "poison", f"{type(error).__name__}: {error}", trace)
+
+    def _park(self, item: _Item, cause: str, error: str, trace: str = "") -> None:
+        event = item.event
+        owner = (event.org, event.key)
+        if owner not in self._parked:
+            self._result.parked.setdefault(owner, item.position)
+        self._result.letters.append(
+            DeadLetter(
+                item.partition, item.position, event.org, event.key, event.id, event.type, cause,
+                clean_text(error), clean_text(trace),
+            )
+        )  # fmt: skip

@@ -1,0 +1,105 @@
+"""Leases: who tries to fold what. On the database's clock, so that no machine's own matters.
+
+A lease is liveness only. That two owners never both commit follows from the checkpoint's compare-and-set alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from sqlalchemy import Connection, TextClause, text
+
+from events.archive.schema import leases
+
+_WORKER = "worker/"
+
+_NOW_MS = {
+    "sqlite": "CAST(unixepoch('subsec') * 1000 AS BIGINT)",
+    # not now(): that is frozen in a transaction
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+
+
+def acquire(conn: Connection, name: str, partition: int, owner: str, ttl_s: float) -> bool:
+    """Take a lease that is free, expired or already ours; False when somebody else holds it."""
+    statement = _sql(
+        conn,
+        "INSERT INTO leases (name, partition, owner, owner_epoch, expires_ms) "
+        "VALUES (:name, :partition, :owner, 1, {now} + :ttl_ms) "
+        "ON CONFLICT (name, partition) DO UPDATE SET owner = excluded.owner, expires_ms = excluded.expires_ms, "
+        "owner_epoch = leases.owner_epoch + 1 WHERE leases.expires_ms < {now} OR leases.owner = excluded.owner",
+    )
+    values = {"name": name, "partition": partition, "owner": owner, "ttl_ms": int(ttl_s * 1000)}
+    return conn.execute(statement, values).rowcount == 1
+
+
+def renew(conn: Connection, owner: str, ttl_s: float) -> set[tuple[str, int]]:
+    """Prolong every lease of ``owner``; the (name, partition) of those that it still holds."""
+    statement = _sql(conn, "UPDATE leases SET expires_ms = {now} + :ttl_ms WHERE owner = :owner")
+    conn.execute(statement, {"owner": owner, "ttl_ms": int(ttl_s * 1000)})
+    held = conn.execute(leases.select().where(leases.c.owner == owner))
+    return {(row.name, row.partition) for row in held}
+
+
+def release(conn: Connection, name: str, partition: int, owner: str) -> None:
+    """Give a lease back at once, so that nobody waits for it to expire."""
+    table = leases
+    conn.execute(table.delete().where(table.c.name == name, table.c.partition == partition, table.c.owner == owner))
+
+
+def is_held(conn: Connection, name: str, partition: int = 0) -> bool:
+    """Whether anybody holds this lease now."""
+    statement = _sql(conn, "SELECT 1 FROM leases WHERE name = :name AND partition = :partition AND expires_ms >= {now}")
+    return conn.execute(statement, {"name": name, "partition": partition}).first() is not None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Who is at work on a generation now: live workers, and the owner of each partition that is held."""
+
+    workers: frozenset[str]
+    owners: Mapping[int, str]
+
+
+def join(conn: Connection, generation: str, owner: str, ttl_s: float) -> None:
+    """Be counted as a worker of a generation. Those long gone are cleared away."""
+    gone = _sql(conn, "DELETE FROM leases WHERE substr(name, 1, :length) = :prefix AND expires_ms < {now} - :ttl_ms")
+    prefix = f"{_WORKER}{generation}/"
+    conn.execute(gone, {"prefix": prefix, "length": len(prefix), "ttl_ms": int(ttl_s * 10_000)})
+    acquire(conn, prefix + owner, 0, owner, ttl_s)
+
+
+def leave(conn: Connection, generation: str, owner: str) -> None:
+    """Be no longer counted."""
+    release(conn, f"{_WORKER}{generation}/{owner}", 0, owner)
+
+
+def survey(conn: Connection, generation: str) -> Survey:
+    """The live leases of a generation."""
+    prefix = f"{_WORKER}{generation}/"
+    statement = _sql(
+        conn,
+        "SELECT name, partition, owner FROM leases "
+        "WHERE (name = :name OR substr(name, 1, :length) = :prefix) AND expires_ms >= {now}",
+    )
+    rows = conn.execute(statement, {"name": generation, "prefix": prefix, "length": len(prefix)}).all()
+    return Survey(
+        frozenset(owner for name, _, owner in rows if name != generation),
+        {partition: owner for name, partition, owner in rows if name == generation},
+    )
+
+
+def fair_share(partitions: int, workers: int) -> int:
+    """How many partitions one of ``workers`` holds at most."""
+    return ceil(partitions / max(1, workers))
+
+
+def rebuild_lease(projection: str) -> str:
+    """Name of the lease that whoever builds a generation of this read model holds."""
+    return f"rebuild/{projection}"
+
+
+def _sql(conn: Connection, statement: str) -> TextClause:
+    return text(statement.format(now=_NOW_MS[conn.dialect.name]))

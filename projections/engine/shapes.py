@@ -1,0 +1,143 @@
+"""What the engine knows of a read-model table: its columns, how a row is checked, and its two written forms.
+
+A row that was put must be the row that a later read from the store gives, or a fold would depend on where batches end
+and who owned the cache. So every put is checked against the columns' types, and numbers take their stored form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import orjson
+from sqlalchemy import BigInteger, Boolean, Column, Double, Table, Text
+
+from events.errors import SetupError
+from projections.projection import Json, Projection, Row
+
+RowKey = tuple[Any, ...]
+"""``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class Shape:
+    """One read-model table. ``columns`` are those of a projection's row: all but ``org`` and ``key``."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.name = table.name
+        keys = [column.name for column in table.primary_key.columns]
+        if keys[:2] != ["org", "key"]:
+            raise SetupError(f"table {table.name}: its primary key begins with org and key; use read_model_table")
+        self.key_columns = tuple(keys)
+        self.all_columns = ("org", "key", *(c.name for c in table.columns if c.name not in ("org", "key")))
+        self.columns = self.all_columns[2:]
+        self._column_set = frozenset(self.columns)
+        self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
+        self._nullable = {name for name in self.columns if table.c[name].nullable and name not in keys}
+        self._pk_of = _picker(self.key_columns[2:])
+        self._values_of = _picker(self.columns)
+        self._checked = [(name, kind) for name, kind in self._kinds if kind in (int, float)]
+        self._seen: set[tuple[type, ...]] = set()
+        self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
+        self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
+
+    def checked(self, given: Row) -> dict[str, Any]:
+        """The row as the store will give it back: every column, absent ones None.
+
+        Raises ValueError or TypeError, naming table and column, for a row that the table cannot hold.
+        """
+        row = dict(given)
+        if row.keys() != self._column_set:
+            row = self._filled(row)
+        types = tuple(map(type, self._values_of(row)))
+        if types not in self._seen:
+            self._check_types(row)
+            self._seen.add(types)
+        for name, kind in self._checked:
+            value = row[name]
+            if value is not None:
+                row[name] = _whole(self.name, name, value) if kind is int else _real(self.name, name, value)
+        return row
+
+    def row_key(self, org: str, key: str, row: Row) -> RowKey:
+        """Name of a row of the key."""
+        return (self.name, org, key, *self._pk_of(row))
+
+    def values(self, row_key: RowKey, row: Row) -> tuple[Any, ...]:
+        """The row in the order of ``all_columns``, for the store."""
+        return (row_key[1], row_key[2], *self._values_of(row))
+
+    def loaded(self, values: Sequence[Any]) -> tuple[RowKey, Row]:
+        """A row as the driver gave it, in the order of ``all_columns``."""
+        plain = list(values)
+        for index, load in self._loads:
+            if plain[index] is not None:
+                plain[index] = load(plain[index])
+        row_key = (self.name, *(plain[index] for index in self._pk_indices))
+        return row_key, dict(zip(self.columns, plain[2:], strict=True))
+
+    def _filled(self, row: dict[str, Any]) -> dict[str, Any]:
+        unknown = row.keys() - self._column_set
+        if unknown:
+            raise ValueError(f"table {self.name} has no column {sorted(unknown)[0]!r}")
+        return {name: row.get(name) for name in self.columns}
+
+    def _check_types(self, row: Row) -> None:
+        for name, kind in self._kinds:
+            value = row[name]
+            if value is None:
+                if name not in self._nullable:
+                    raise ValueError(f"{self.name}.{name} is not nullable, and the row gives no value")
+            elif kind is float:
+                if type(value) not in (float, int):
+                    raise TypeError(f"{self.name}.{name} takes a float, not {type(value).__name__}")
+            elif kind is not None and type(value) is not kind:
+                raise TypeError(f"{self.name}.{name} takes {kind.__name__}, not {type(value).__name__}")
+
+
+def shapes_of(projection: Projection) -> dict[str, Shape]:
+    """Shapes of a projection's tables by name."""
+    return {table.name: Shape(table) for table in projection.tables}
+
+
+_LOADS: dict[type | None, Callable[[Any], Any]] = {None: orjson.loads, bool: bool}
+
+
+def _kind(column: Column[Any]) -> type | None:
+    """Python type of a column's values; None for Json."""
+    kinds: tuple[tuple[type, type | None], ...] = (
+        (Json, None), (Boolean, bool), (BigInteger, int), (Double, float), (Text, str),
+    )  # fmt: skip
+    for column_type, kind in kinds:
+        if isinstance(column.type, column_type):
+            return kind
+    raise SetupError(
+        f"{column.table.name}.{column.name}: read models use Text, BigInteger, Double, Boolean and Json, which are the "
+        f"same in every store, not {column.type!r}"
+    )
+
+
+def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+    if not names:
+        return lambda row: ()
+    if len(names) == 1:
+        only = names[0]
+        return lambda row: (row[only],)
+    return itemgetter(*names)
+
+
+def _whole(table: str, name: str, value: int) -> int:
+    if value not in _INT64:
+        raise ValueError(f"{table}.{name}: {value} does not fit 64 bits")
+    return value
+
+
+def _real(table: str, name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{table}.{name}: {value} is no finite number")
+    # + 0.0: SQLite keeps no negative zero
+    return float(value) + 0.0

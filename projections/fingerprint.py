@@ -1,0 +1,56 @@
+"""Whether a generation was made by code that means the same as the code that runs."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+from sqlalchemy import Table
+
+from events.errors import SetupError
+from events.registry import EVENT_TYPES
+from projections.engine import tables
+from projections.engine.shapes import shapes_of
+from projections.projection import Projection
+
+ENGINE_FORMAT = 1
+"""Raised when the engine's own tables in a generation change."""
+
+
+def fingerprint(projection: Projection) -> str:
+    """32 hex digits of table definitions, projection version and versions of the handled event types.
+
+    Equal over processes, hash seeds and the order in which tables and columns are written down. Raises SetupError for
+    a projection that the engine cannot run: a handled type that is not registered, a table that is none of its own.
+    """
+    _check(projection)
+    value = {
+        "engine": ENGINE_FORMAT,
+        "name": projection.name,
+        "version": projection.version,
+        "events": {name: EVENT_TYPES[name].version for name in projection.handles},
+        "tables": {table.name: _table(table) for table in projection.tables},
+    }
+    return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+def _check(projection: Projection) -> None:
+    unknown = sorted(projection.handles - EVENT_TYPES.keys())
+    if unknown:
+        raise SetupError(f"projection {projection.name} handles {unknown[0]!r}, which no event type in events/ is")
+    taken = sorted({table.name for table in projection.tables} & tables.NAMES)
+    if taken:
+        raise SetupError(f"projection {projection.name}: the table name {taken[0]!r} is the engine's, choose another")
+    shapes_of(projection)
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "key": [column.name for column in table.primary_key.columns],
+        "columns": {column.name: [type(column.type).__name__, bool(column.nullable)] for column in table.columns},
+        "indexes": sorted(
+            [str(index.name), [str(expression) for expression in index.expressions], bool(index.unique)]
+            for index in table.indexes
+        ),
+    }
