@@ -151,7 +151,9 @@ class PartitionRun:
 
 async def _persistently(work: Callable[[], Awaitable[Any]]) -> Any:
     """Try until what passes has passed: the wait grows to half a minute."""
-    attempts = AsyncRetrying(
-        retry=retry_if_exception_type(Transient), wait=wait_random_exponential(multiplier=0.1, max=30), reraise=True
-    )
-    return await attempts(work)
+
+    async def once() -> Any:
+        return await work()
+
+    passing = retry_if_exception_type(Transient)
+    return await AsyncRetrying(retry=passing, wait=wait_random_exponential(multiplier=0.1, max=30), reraise=True)(once)
