@@ -1,0 +1,20 @@
+# One image for every service of docker-compose.yml; the command says which one runs.
+FROM python:3.11-slim
+
+# `--build-arg EXTRAS=[embeddings]` adds the default embedding model and torch (1.4 GB)
+ARG EXTRAS=""
+
+WORKDIR /app
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY events events
+COPY projections projections
+COPY services services
+COPY migrations migrations
+RUN pip install --no-cache-dir --constraint constraints.txt ".${EXTRAS}" \
+ && useradd --system --no-create-home refold \
+ && install --directory --owner refold /data
+
+USER refold
+ENV REFOLD_DATA=/data PYTHONUNBUFFERED=1
+ENTRYPOINT ["refold"]
+CMD ["--help"]
