@@ -1,0 +1,86 @@
+"""Refused events, kept with their reason: nothing is dropped without a trace that its publisher can find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, select
+
+from events.archive.schema import refused_events
+from events.bulk import bulk_insert
+from events.strict_json import Hazard
+
+MAX_RAW_CHARS = 16_384
+MAX_REASON_CHARS = 2_000
+_MAX_NAME_CHARS = 256
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class Refusal(NamedTuple):
+    """One refused event. ``source`` is the way in (``http``, ``inbox``, ``import`` ...), ``raw`` the event as text."""
+
+    received_ms: int
+    org: str
+    event_id: str
+    event_type: str
+    source: str
+    code: str
+    field: str
+    reason: str
+    raw: str
+
+
+class KeptRefusal(NamedTuple):
+    """A refusal as it is kept; ``number`` grows and tells the order."""
+
+    number: int
+    refusal: Refusal
+
+
+def refusal_of(raw: Any, *, org: str, source: str, code: str, field: str, reason: str, received_ms: int) -> Refusal:
+    """The refusal of a raw event, whatever it is: cut to size, and with text that every store can hold."""
+    names = raw if isinstance(raw, dict) else {}
+    return Refusal(
+        received_ms, org, _name(names.get("id")), _name(names.get("type")), source, code, _name(field),
+        _storable(reason)[:MAX_REASON_CHARS], _text(raw)[:MAX_RAW_CHARS],
+    )  # fmt: skip
+
+
+def keep_refusals(conn: Connection, refusals: Sequence[Refusal]) -> None:
+    """Keep them."""
+    bulk_insert(conn, refused_events, Refusal._fields, refusals)
+
+
+def read_refusals(conn: Connection, org: str, *, before: int | None = None, limit: int = 100) -> list[KeptRefusal]:
+    """The refusals of an org, the newest first; ``before`` is the number of the last one of the page before."""
+    query = select(refused_events.c.number, *(refused_events.c[name] for name in Refusal._fields)).where(
+        refused_events.c.org == org
+    )
+    if before is not None:
+        query = query.where(refused_events.c.number < before)
+    rows = conn.execute(query.order_by(refused_events.c.number.desc()).limit(limit))
+    return [KeptRefusal(row[0], Refusal(*row[1:])) for row in rows]
+
+
+def _name(value: Any) -> str:
+    return _storable(value)[:_MAX_NAME_CHARS] if isinstance(value, str) else ""
+
+
+def _storable(text: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _text(raw: Any) -> str:
+    if isinstance(raw, bytes):
+        return _storable(raw.decode("utf-8", "replace"))
+    try:
+        return orjson.dumps(raw, default=_shown).decode()
+    except (orjson.JSONEncodeError, RecursionError):
+        return _storable(repr(raw))
+
+
+def _shown(value: Any) -> str:
+    return f"<{value.message}>" if isinstance(value, Hazard) else str(value)

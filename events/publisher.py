@@ -1,0 +1,271 @@
+"""Publish: through the door, onto the log, and an answer when the archive has it. What every way in calls.
+
+An event counts as durable when the archive holds its id. Until then its position is provisional: recovery can void it
+(the log was lost behind the watermark), and then the event is appended again, by itself, under the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from redis.asyncio import Redis
+from sqlalchemy import Connection
+
+from events.archive.queries import read_epochs, read_ids
+from events.archive.reader import Archive
+from events.archive.refusals import Refusal, keep_refusals, refusal_of
+from events.archive.store import First
+from events.archive.watch import Watermarks
+from events.codec import to_cloudevent
+from events.database import Database
+from events.door import MAX_EVENT_BYTES, admit_all
+from events.errors import Fenced, LogFull, Refused, Transient
+from events.event import Event, Position
+from events.log.log import Appended, Log
+from events.log.recovery import open_partition
+from events.tokens import write_token
+
+Ack = Literal["durable", "fast"]
+Status = Literal["stored", "duplicate", "conflict", "refused", "accepted"]
+
+TIMEOUT_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one event.
+
+    ``stored`` and ``duplicate`` are durable, ``accepted`` (with ``ack=fast``) is on the log but may still be lost.
+    ``conflict`` and ``refused`` are not stored, but kept for inspection; ``code``, ``field`` and ``message`` say why.
+    ``token`` is what a read takes as ``after=``; of a duplicate or a conflict it names the first event.
+    """
+
+    id: str
+    status: Status
+    code: str = ""
+    message: str = ""
+    field: str = ""
+    token: str = ""
+
+
+class NotDurable(Transient):
+    """Not yet durable; send the same events again with the same ids: nothing is lost or doubled."""
+
+
+class Publisher:
+    """The one way in. ``start`` it inside the event loop, and ``stop`` it there.
+
+    ``source`` of a call names the way in, for the list of refused events. ``timeout_s`` bounds each call.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        db: Database,
+        partitions: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
+        self.watermarks = Watermarks(redis, db)
+        self._redis = redis
+        self._db = db
+        self._log = Log(redis, partitions, Archive(db))
+        self._timeout_s = timeout_s
+        self._max_event_bytes = max_event_bytes
+
+    async def start(self) -> None:
+        """Begin to listen for the archiver's wake-ups."""
+        self.watermarks.start()
+
+    async def stop(self) -> None:
+        """End listening."""
+        await self.watermarks.stop()
+
+    async def publish(
+        self, raws: Sequence[Any], *, org: str = "default", ack: Ack = "durable", source: str = "http"
+    ) -> list[Outcome]:
+        """Admit and publish raw events; an outcome for each, in their order. One bad event harms no other.
+
+        A Refused among ``raws`` stands for an event that its reader could not read. ``org`` is that of events that
+        name none. Raises NotDurable when time ran out, Transient when a store cannot be reached: then send the same
+        events again with the same ids.
+        """
+        admitted = self._admit(raws, org)
+        events = [event for event in admitted if isinstance(event, Event)]
+        outcomes = iter(await self._publish(events, ack, source))
+        answers, refusals = [], []
+        for raw, event in zip(raws, admitted, strict=True):
+            if isinstance(event, Event):
+                answers.append(next(outcomes))
+                continue
+            answers.append(Outcome(_id_of(raw), "refused", event.code, str(event), event.field))
+            refusals.append(_refused(raw, event, org, source))
+        await self._keep(refusals)
+        return answers
+
+    async def publish_events(
+        self, events: Sequence[Event], *, ack: Ack = "durable", source: str = "internal"
+    ) -> list[Outcome]:
+        """Publish events that have passed the door, as ``publish`` does."""
+        return await self._publish(events, ack, source)
+
+    def _admit(self, raws: Sequence[Any], org: str) -> list[Event | Refused]:
+        readable = [raw for raw in raws if not isinstance(raw, Refused)]
+        admitted = iter(admit_all(readable, org=org, max_bytes=self._max_event_bytes))
+        return [raw if isinstance(raw, Refused) else next(admitted) for raw in raws]
+
+    async def _publish(self, events: Sequence[Event], ack: Ack, source: str) -> list[Outcome]:
+        if not events:
+            return []
+        deadline = time.monotonic() + self._timeout_s
+        appended = await self._append(events, deadline)
+        if ack == "fast":
+            outcomes = [_provisional(a) for a in appended]
+        else:
+            outcomes = await self._settle(appended, deadline)
+        conflicts = zip(events, outcomes, strict=True)
+        await self._keep([_conflicting(event, o, source) for event, o in conflicts if o.status == "conflict"])
+        return outcomes
+
+    async def _append(self, events: Sequence[Event], deadline: float) -> list[Appended]:
+        """Append; a closed partition is opened, a full log waited for, as long as there is time."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._log.append(events)
+            except (Fenced, LogFull) as closed:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+                if isinstance(closed, Fenced):
+                    await open_partition(self._redis, self._db, closed.context["partition"])
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _settle(self, appended: Sequence[Appended], deadline: float) -> list[Outcome]:
+        """Wait until the archive holds each event, and answer what it says; append again what recovery voided."""
+        ours = {index: a.position for index, a in enumerate(appended) if a.status == "stored"}
+        outcomes: dict[int, Outcome] = {}
+        pending = dict(enumerate(appended))
+        while True:
+            for index in [index for index, a in pending.items() if a.position is None]:
+                outcomes[index] = _not_stored(pending.pop(index))
+            if not pending:
+                return [outcomes[index] for index in range(len(appended))]
+            await self._wait(pending.values(), deadline)
+            found = await self._db.read(partial(_look_up, appended=list(pending.values())))
+            for index in [index for index, a in pending.items() if _identity(a.event) in found.firsts]:
+                a = pending.pop(index)
+                outcomes[index] = _settled(a, found.firsts[_identity(a.event)], ours.get(index))
+            void = [index for index, a in pending.items() if found.is_void(a)]
+            if void:
+                again = await self._append([pending[index].event for index in void], deadline)
+                pending.update(zip(void, again, strict=True))
+            elif pending:
+                # the watermark in SQL has not come as far as the wake-up said: never spin on it
+                await asyncio.sleep(_FIRST_PAUSE_S)
+
+    async def _wait(self, pending: Iterable[Appended], deadline: float) -> None:
+        last: dict[int, Position] = {}
+        for a in pending:
+            if a.position is not None:
+                last[a.partition] = max(a.position, last.get(a.partition, a.position))
+        left = deadline - time.monotonic()
+        if left <= 0 or not await self.watermarks.wait_for(last, left):
+            raise NotDurable(
+                f"not yet durable after {self._timeout_s:g} s (does the archiver run?): send the same events again "
+                "with the same ids, nothing is lost or doubled"
+            )
+
+    async def _keep(self, refusals: Sequence[Refusal]) -> None:
+        if refusals:
+            await self._db.write(lambda conn: keep_refusals(conn, refusals))
+
+
+@dataclass(frozen=True)
+class _Archived:
+    """What the archive says of events: where their ids stand first; the epochs, when some id is not there."""
+
+    firsts: dict[tuple[str, str, str], First]
+    epochs: dict[int, dict[int, int | None]]
+
+    def is_void(self, a: Appended) -> bool:
+        """Whether the event's epoch ended before its position."""
+        if a.position is None:
+            return False
+        end = self.epochs.get(a.partition, {}).get(a.position.epoch)
+        return end is not None and a.position.n > end
+
+
+def _look_up(conn: Connection, appended: Sequence[Appended]) -> _Archived:
+    firsts = read_ids(conn, [_identity(a.event) for a in appended])
+    return _Archived(firsts, read_epochs(conn) if len(firsts) < len(appended) else {})
+
+
+def _identity(event: Event) -> tuple[str, str, str]:
+    return event.org, event.key, event.id
+
+
+def _settled(a: Appended, first: First, ours: Position | None) -> Outcome:
+    """The outcome of an event whose id the archive holds at ``first``; ``ours`` is where we stored it, if we did."""
+    token = write_token([(a.partition, first.position)])
+    if first.digest != a.event.digest:
+        message = a.message or f"id {a.event.id!r} is taken by another event: the same id must have the same content"
+        return Outcome(a.event.id, "conflict", "conflict", message, "id", token)
+    # an earlier first was there before us; a later one is our own, carried over by recovery
+    stored = ours is not None and first.position >= ours
+    return Outcome(a.event.id, "stored" if stored else "duplicate", token=token)
+
+
+def _not_stored(a: Appended) -> Outcome:
+    """The outcome of an event that the log did not take, whatever its id: a late attempt, a ``seq`` out of order."""
+    return Outcome(a.event.id, "conflict", a.status, a.message, "seq" if a.status == "seq_conflict" else "run")
+
+
+def _provisional(a: Appended) -> Outcome:
+    if a.position is None:
+        return _not_stored(a)
+    token = write_token([(a.partition, a.position)])
+    if a.status == "conflict":
+        return Outcome(a.event.id, "conflict", "conflict", a.message, "id", token)
+    return Outcome(a.event.id, "accepted" if a.status == "stored" else "duplicate", token=token)
+
+
+def _id_of(raw: Any) -> str:
+    value = raw.get("id") if isinstance(raw, dict) else ""
+    return value if isinstance(value, str) else ""
+
+
+def _refused(raw: Any, refusal: Refused, org: str, source: str) -> Refusal:
+    named = raw.get("org") if isinstance(raw, dict) else None
+    return refusal_of(
+        refusal.context.get("raw", "") if isinstance(raw, Refused) else raw,
+        org=named if isinstance(named, str) and named else org,
+        source=source,
+        code=refusal.code,
+        field=refusal.field,
+        reason=str(refusal),
+        received_ms=_now_ms(),
+    )
+
+
+def _conflicting(event: Event, outcome: Outcome, source: str) -> Refusal:
+    return refusal_of(
+        to_cloudevent(event),
+        org=event.org,
+        source=source,
+        code=outcome.code,
+        field=outcome.field,
+        reason=outcome.message,
+        received_ms=_now_ms(),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
