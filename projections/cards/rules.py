@@ -1,0 +1,74 @@
+"""Why a card is worth keeping: rules with weights (DESIGN 7, memory cards).
+
+causal necessity     2 for each later call or decision that uses a value of the card, at most MAX_CAUSAL uses
+option constraint    3 when it excludes something: sold out, denied, not found, an error
+state change         2 when it is a conclusion, or the result of a call with a side effect
+novelty              1 when it holds a value or a text that the task had not seen
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from projections.cards.values import parsed
+
+CAUSAL, CONSTRAINT, CHANGE, NOVELTY = "causal_necessity", "option_constraint", "state_change", "novelty"
+
+WEIGHTS: Mapping[str, int] = {CAUSAL: 2, CONSTRAINT: 3, CHANGE: 2, NOVELTY: 1}
+
+MAX_CAUSAL = 5
+"""Uses beyond this raise a card no further."""
+
+_HEAD = 400
+"""Prose says early that something is impossible; later such words are as likely a quotation."""
+
+_EXCLUDES = re.compile(
+    r"\b(?:sold[ _-]?out|out of stock|not (?:found|available|allowed|permitted|possible|eligible|supported|valid)"
+    r"|unavailable|denied|forbidden|rejected|refused|invalid|fail(?:ed|ure)|error|exception|traceback|timed? ?out"
+    r"|no such|does not exist|doesn't exist|can(?:no|')t|unable|unauthorized|exceeds?|insufficient|expired)\b"
+    r"|售罄|售完|失败|不存在|无法|不能|拒绝|错误|不可用|无效|过期|没有找到|未找到|超时|不允许",
+    re.IGNORECASE,
+)
+
+_TELLING = frozenset(("error", "errors", "status", "state", "message", "reason", "detail", "result", "code"))
+
+
+class Excluded(NamedTuple):
+    """What a result rules out, in its own words."""
+
+    words: str
+
+
+def excludes(value: Any) -> Excluded | None:
+    """Whether a tool's result rules something out: by what it says first, or by a telling field."""
+    value = parsed(value)
+    if isinstance(value, str):
+        return _in_text(value)
+    return _in_fields(value, 3)
+
+
+def _in_text(text: str) -> Excluded | None:
+    match = _EXCLUDES.search(text, 0, _HEAD)
+    return Excluded(match[0].casefold()) if match else None
+
+
+def _in_fields(value: Any, depth: int) -> Excluded | None:
+    if not isinstance(value, dict) or depth == 0:
+        return None
+    for key, item in value.items():
+        name = key.casefold()
+        if name in ("error", "errors") and item:
+            return Excluded("error")
+        if name in ("available", "success", "ok", "allowed", "eligible", "valid") and item is False:
+            return Excluded(f"{name}: false")
+        found = _in_text(item) if name in _TELLING and isinstance(item, str) else _in_fields(item, depth - 1)
+        if found:
+            return found
+    return None
+
+
+def worth(reasons: Mapping[str, int]) -> int:
+    """Value of a card from how often each rule spoke for it."""
+    return sum(WEIGHTS[rule] * min(times, MAX_CAUSAL if rule == CAUSAL else 1) for rule, times in reasons.items())
