@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
+# extras of pyproject.toml to install; `make setup EXTRAS=` leaves out the embedding model and torch
+EXTRAS ?= [embeddings]
 BIN := .venv/bin
 STAMP := .venv/.installed
 
@@ -17,7 +19,7 @@ $(STAMP): pyproject.toml sdk/python/pyproject.toml constraints.txt
 	  echo "Refold needs Python 3.11 or newer, and '$(PYTHON)' is none: install one, or name it: make PYTHON=python3.12 setup" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embeddings]' --editable './sdk/python[redis]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRAS)' --editable './sdk/python[redis]' --group dev
 	@touch $@
 
 demo: setup  ## a small agent runs, is killed, resumes; its state is refolded and verified
