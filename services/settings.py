@@ -82,8 +82,8 @@ class Settings:
     """Where the archive and the read models are; empty: SQLite files under ``data``."""
     redis_url: str = _setting("REDIS_URL", "", _redis_url)
     """Where the log is; empty: a Redis of our own under ``data``."""
-    partitions: int = _setting("REFOLD_PARTITIONS", 8, _whole(1, 1024))
-    """Partitions of a new log; fixed once the log exists."""
+    partitions: int = _setting("REFOLD_PARTITIONS", 0, _whole(1, 1024))
+    """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
     """The tuple of projections to run, as ``module:NAME``."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from faststream import AckPolicy, FastStream
 from faststream.redis import RedisBroker, StreamSub
@@ -20,6 +20,7 @@ from faststream.redis.message import FAKE_CONSUMER, RedisBatchStreamMessage
 from redis.asyncio import Redis
 
 from events.errors import Refused
+from events.publisher import Publisher
 from services.apps.host import ensure_group, new_app, new_broker, serve
 from services.apps.inbox_entry import read_entry
 
@@ -33,21 +34,13 @@ Entry = tuple[bytes, Mapping[bytes, bytes] | None]
 """Entry id and fields, as redis-py answers them; None for an entry that was deleted while it was pending."""
 
 
-class Door(Protocol):
-    """Where raw events go. A refusal that the reader found already stands in the place of its raw event."""
-
-    async def take(self, raws: Sequence[Any]) -> None:
-        """Return when each is durable, or kept as refused. Raises what the log and the archive raise."""
-        ...
-
-
 @dataclass(frozen=True)
 class Inbox:
     """One consumer of the inbox. ``consumer`` names it: the same name in two processes would share what is pending."""
 
     redis: Redis
     redis_url: str
-    door: Door
+    publisher: Publisher
     consumer: str
     batch: int = 500
     idle_s: float = 30.0
@@ -79,9 +72,9 @@ class Inbox:
             try:
                 raws += read_entry(fields)
             except Refused as refusal:
+                refusal.context["raw"] = {_shown(name): _shown(value) for name, value in fields.items()}
                 raws.append(refusal)
-        if raws:
-            await self.door.take(raws)
+        await self.publisher.publish(raws, ack="durable", source="inbox")
         ids = [entry_id for entry_id, _ in entries]
         if ids:
             async with self.redis.pipeline(transaction=True) as pipe:
@@ -151,3 +144,7 @@ async def _parse(message: Any) -> RedisBatchStreamMessage:
 async def _decode(message: RedisBatchStreamMessage) -> list[Entry]:
     raw = message.raw_message
     return list(zip(raw["message_ids"], raw["data"], strict=True))
+
+
+def _shown(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -31,7 +31,7 @@ class DoorOutlet:
 
     async def append(self, raws: Sequence[dict[str, Any]]) -> None:
         """As ``Outlet.append``. What the door refuses is kept there with its reason; trying again would not help."""
-        for outcome in await self.publisher.publish(list(raws), ack="durable"):
+        for outcome in await self.publisher.publish(list(raws), ack="durable", source="reactors"):
             if outcome.status not in DONE:
                 _log.error("a derived event was %s (%s): see `refold refused`", outcome.status, outcome.code)
 

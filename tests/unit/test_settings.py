@@ -12,7 +12,7 @@ from services.settings import Settings
 
 def test_defaults_need_nothing() -> None:
     settings = Settings.read({})
-    assert (settings.data, settings.partitions, settings.http_port) == (Path(".refold"), 8, 8321)
+    assert (settings.data, settings.partitions, settings.http_port) == (Path(".refold"), 0, 8321)
     assert settings.stores_url == f"sqlite:///{Path('.refold').resolve()}/db"
 
 

@@ -1,0 +1,118 @@
+"""The composition root: the one place where stores, Redis and everything built on them are put together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from uuid import uuid4
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from sqlalchemy import Connection
+
+import migrations
+from events.archive import store
+from events.archive.reader import Archive
+from events.database import Database, Stores
+from events.errors import SetupError
+from events.publisher import Publisher
+from projections.projection import Projection
+from projections.read_models import ReadModels
+from projections.registry import load_projections
+from services.embedded.redis_server import provide_redis
+from services.reactors.checkpoints import introduce
+from services.reactors.registry import REACTORS
+from services.settings import Settings
+from services.supervisor import Supervisor
+
+NEW_LOG_PARTITIONS = 8
+REDIS_TIMEOUT_S = 10.0
+REDIS_CONNECTIONS = 256
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Everything a process of the backend uses, open and ready. ``open`` makes it, ``close`` ends it.
+
+    ``identity`` names this life of the process, in leases and consumer groups. ``supervisor`` runs its services.
+    """
+
+    settings: Settings
+    identity: str
+    stores: Stores
+    db: Database
+    redis: Redis
+    partitions: int
+    projections: Mapping[str, Projection]
+    archive: Archive
+    publisher: Publisher
+    read_models: ReadModels
+    supervisor: Supervisor
+    _closing: AsyncExitStack
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Backend:
+        """Open stores and Redis, migrate, create the log where there is none. Raises SetupError in one line."""
+        projections = load_projections(settings.projections)
+        if not settings.redis_url:
+            raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
+        async with AsyncExitStack() as stack:
+            await asyncio.to_thread(provide_redis, settings.data, url=settings.redis_url)
+            redis = connect(settings.redis_url)
+            stack.push_async_callback(redis.aclose)
+            stores = Stores(settings.stores_url)
+            db = stores.log()
+            stack.push_async_callback(asyncio.to_thread, db.close)
+            partitions = await asyncio.to_thread(_prepare, db, settings.partitions)
+            publisher = Publisher(
+                redis, db, partitions,
+                timeout_s=settings.publish_timeout_s, max_event_bytes=settings.max_event_bytes,
+            )  # fmt: skip
+            await publisher.start()
+            stack.push_async_callback(publisher.stop)
+            read_models = ReadModels(projections.values(), stores, db)
+            stack.push_async_callback(asyncio.to_thread, read_models.close)
+            supervisor = Supervisor(settings.stop_timeout_s)
+            stack.push_async_callback(supervisor.stop)
+            return cls(
+                settings, _identity(), stores, db, redis, partitions, projections, Archive(db), publisher, read_models,
+                supervisor, stack.pop_all(),
+            )  # fmt: skip
+
+    async def close(self) -> None:
+        """Stop the services that still run, then let everything go, the last opened first."""
+        await self._closing.aclose()
+
+
+def connect(url: str) -> Redis:
+    """A Redis client as the backend needs it: bounded waiting, few and quick retries, room for blocking readers."""
+    return Redis.from_url(
+        url,
+        socket_timeout=REDIS_TIMEOUT_S,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        max_connections=REDIS_CONNECTIONS,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+    )
+
+
+def _prepare(db: Database, wanted: int) -> int:
+    """Migrate, create the log where there is none, introduce new reactors; the log's number of partitions."""
+    migrations.migrate(db)
+
+    def work(conn: Connection) -> int:
+        partitions = wanted or store.partition_count(conn) or NEW_LOG_PARTITIONS
+        store.open_log(conn, partitions, time.time_ns() // 1_000_000)
+        introduce(conn, REACTORS)
+        return partitions
+
+    return db.write_now(work)
+
+
+def _identity() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

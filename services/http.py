@@ -1,0 +1,79 @@
+"""The HTTP server inside a process that has its own ideas about signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from events.errors import SetupError
+
+GRACEFUL_S = 5
+STARTED_LOOK_S = 0.01
+
+
+class HttpServer:
+    """uvicorn on a socket that is bound early, so that a taken port is known before anything else starts."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Bind. Raises SetupError for a taken port or an address that is not ours."""
+        self._socket = _bind(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+
+    async def start(self, app: FastAPI) -> asyncio.Task[None]:
+        """Serve; returns when requests are answered. The task ends after ``stop``, or by a failure that it raises."""
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACEFUL_S, server_header=False
+        )
+        self._server = _Server(config)
+        task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http")
+        while not self._server.started:
+            if task.done():
+                await task
+                raise SetupError("the HTTP server ended while it started; its log says why")
+            await asyncio.sleep(STARTED_LOOK_S)
+        return task
+
+    def stop(self) -> None:
+        """Take no more requests, and finish those at work."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Let the port go."""
+        self._socket.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: they would end the process under the services' feet."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise SetupError(f"REFOLD_HTTP_HOST {host!r} is no address of this machine: {error}") from error
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise SetupError(
+                f"port {port} of {host} is taken: stop the program that has it, or set REFOLD_HTTP_PORT (0: any)"
+            ) from error
+        raise SetupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    bound.setblocking(False)
+    return bound

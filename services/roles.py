@@ -1,0 +1,86 @@
+"""The roles a process can take, and the service behind each: what ``refold up`` and ``refold worker`` start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+
+from events.archive.archiver import Archiver
+from events.errors import SetupError
+from projections.engine.projector import Projector
+from services.apps.inbox import Inbox
+from services.apps.projector import run_projector
+from services.apps.reactors import DoorOutlet, run_reactors
+from services.composition import Backend
+from services.reactors.loop import ReactorLoop
+from services.reactors.registry import REACTORS
+from services.supervisor import Run
+
+
+def archiver(backend: Backend) -> Run:
+    """Copies the log into the archive. One is at work at a time; others stand by."""
+    settings = backend.settings
+
+    async def run(stopping: asyncio.Event) -> None:
+        await Archiver(
+            backend.redis, backend.db, backend.partitions,
+            batch=settings.archive_batch, hot_window=settings.hot_window,
+        ).run(stopping)  # fmt: skip
+
+    return run
+
+
+def inbox(backend: Backend, consumer: str = "") -> Run:
+    """Takes the inbox's entries through the door. ``consumer`` names one that outlives this process."""
+    settings = backend.settings
+    return Inbox(
+        backend.redis, settings.redis_url, backend.publisher, consumer or backend.identity,
+        batch=settings.inbox_batch, idle_s=settings.inbox_idle_s,
+    ).run  # fmt: skip
+
+
+def projector(backend: Backend, names: Collection[str] = ()) -> Run:
+    """Folds projections (default: all). Raises SetupError for an unknown one."""
+    settings, known = backend.settings, backend.projections
+    unknown = set(names) - set(known)
+    if unknown:
+        raise SetupError(f"there is no projection {min(unknown)!r}; there are {', '.join(sorted(known))}")
+    chosen = [projection for name, projection in known.items() if not names or name in names]
+
+    def new() -> Projector:
+        return Projector(
+            chosen, backend.stores, backend.db, backend.identity,
+            batch=settings.fold_batch, lease_ttl_s=settings.lease_s,
+        )  # fmt: skip
+
+    return partial(run_projector, new, settings.redis_url)
+
+
+def reactors(backend: Backend) -> Run:
+    """Runs the reactors."""
+    settings = backend.settings
+
+    async def run(stopping: asyncio.Event) -> None:
+        loop = ReactorLoop(
+            backend.db, DoorOutlet(backend.publisher, backend.db), REACTORS, backend.partitions,
+            f"{backend.identity}/reactors", settings.lease_s, settings.reactor_concurrency, settings.settle_deadline_s,
+        )  # fmt: skip
+        await run_reactors(loop, settings.redis_url, stopping)
+
+    return run
+
+
+ROLES: dict[str, Callable[[Backend], Run]] = {
+    "archiver": archiver,
+    "inbox": inbox,
+    "projector": projector,
+    "reactors": reactors,
+}
+"""Every role, in the order in which they start. They stop in the reverse order: the archiver last."""
+
+
+async def stop_in_order(backend: Backend) -> None:
+    """Stop what needs the archive to finish before the archiver."""
+    await backend.supervisor.stop(["inbox", "reactors"])
+    await backend.supervisor.stop()

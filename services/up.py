@@ -1,0 +1,103 @@
+"""``refold up``: everything on one machine, in one process and on one event loop, until Ctrl-C or SIGTERM.
+
+What it starts, it stops in the reverse order; what a kill -9 leaves behind, the next ``up`` finds and uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+from events.errors import RefoldError
+from projections.engine.birth import ensure_first_generation
+from services.api.app import create_app
+from services.children import worker_process
+from services.composition import Backend
+from services.embedded.data_dir import DataDir, Instance
+from services.embedded.keeper import RedisKeeper
+from services.event_loop import run_until_signal
+from services.http import HttpServer
+from services.logs import set_up_logging
+from services.roles import archiver, inbox, projector, reactors, stop_in_order
+from services.settings import Settings
+
+_log = logging.getLogger("refold.up")
+
+
+def run(settings: Settings) -> None:
+    """Run until a signal; blocks. Prints ``ready <url>`` on stdout once it serves. Raises SetupError in one line."""
+    set_up_logging(settings.log_level)
+    folder = DataDir(settings.data.resolve())
+    folder.hold()
+    try:
+        run_until_signal(partial(_serve, replace(settings, data=folder.path), folder), uvloop=settings.uvloop)
+    finally:
+        folder.release()
+
+
+async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -> None:
+    async with AsyncExitStack() as stack:
+        http = HttpServer(settings.http_host, settings.http_port)
+        stack.callback(http.close)
+        folder.announce(Instance(os.getpid()))
+        redis = await RedisKeeper.start(folder.path / "redis", settings.redis_url)
+        stack.push_async_callback(redis.stop)
+        folder.announce(Instance(os.getpid(), "", redis.url))
+        settings = replace(settings, redis_url=redis.url)
+        backend = await Backend.open(settings)
+        stack.push_async_callback(backend.close)
+        await asyncio.to_thread(_first_generations, backend)
+        _start_services(backend, redis)
+        stack.push_async_callback(stop_in_order, backend)
+        serving = await http.start(create_app(backend))
+        stack.push_async_callback(_stop_http, http, serving)
+        folder.announce(Instance(os.getpid(), http.url, redis.url))
+        sys.stdout.write(f"ready {http.url}\n")
+        sys.stdout.flush()
+        await _until(stopping, serving)
+        _log.info("stopping")
+
+
+def _first_generations(backend: Backend) -> None:
+    """Readers find every read model from the first request on."""
+    for projection in backend.projections.values():
+        ensure_first_generation(projection, backend.stores, backend.db, backend.identity, backend.settings.lease_s)
+
+
+def _start_services(backend: Backend, redis: RedisKeeper) -> None:
+    start, settings = backend.supervisor.start, backend.settings
+    start("redis", redis.run)
+    start("archiver", archiver(backend))
+    start("projector", projector(backend))
+    start("reactors", reactors(backend))
+    start("inbox", inbox(backend, _consumer(settings)))
+    for number in range(1, settings.workers + 1):
+        start(f"worker {number}", worker_process(settings))
+
+
+def _consumer(settings: Settings) -> str:
+    """The inbox consumer of this data folder: its next life takes up at once what this one leaves behind."""
+    where = hashlib.blake2b(str(settings.data).encode(), digest_size=4).hexdigest()
+    return f"{socket.gethostname()}:{where}"
+
+
+async def _until(stopping: asyncio.Event, serving: asyncio.Task[None]) -> None:
+    """Wait for a signal. Raises when the HTTP server ends by itself."""
+    asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait({asked, serving}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not stopping.is_set():
+        await serving
+        raise RefoldError("the HTTP server ended by itself; its log says why")
+
+
+async def _stop_http(http: HttpServer, serving: asyncio.Task[None]) -> None:
+    http.stop()
+    await asyncio.gather(serving, return_exceptions=True)
