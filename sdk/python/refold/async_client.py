@@ -34,6 +34,7 @@ class AsyncRefold(Client["AsyncRun"]):
     _transport: AsyncTransport
     _loop: asyncio.AbstractEventLoop | None
     _task: asyncio.Task[None] | None
+    _stopping: bool
     _closed: bool
 
     async def __aenter__(self) -> AsyncRefold:
@@ -53,8 +54,7 @@ class AsyncRefold(Client["AsyncRun"]):
 
     async def get(self, path: str, **params: Any) -> Any:
         """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
-        own = {"org": self._options.scope.org} if self._options.scope.org else {}
-        return await self._transport.get(path, {**own, **params})
+        return await self._transport.get(path, params)
 
     async def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until all that was recorded, and what earlier processes left, is delivered; False if not in time."""
@@ -72,12 +72,19 @@ class AsyncRefold(Client["AsyncRun"]):
             failures = self._delivery.failures
             self._delivery.hurry()
             await self._until(lambda: self._delivery.idle or self._delivery.failures > failures, timeout_s)
-        self._closed = True
+        self._closed = self._stopping = True
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            self._wake.set()
+            _, late = await asyncio.wait([self._task], timeout=timeout_s)
+            if late:
+                self._task.cancel()
         self._delivery.close()
         await self._transport.close()
+
+    @property
+    def dropped(self) -> int:
+        """How many events could be kept nowhere: neither the backend nor a spool took them."""
+        return self._delivery.dropped
 
     # ---- for runs
 
@@ -100,12 +107,10 @@ class AsyncRefold(Client["AsyncRun"]):
 
     async def _follow(self, draft: Draft, ticket: Ticket, changed: asyncio.Event) -> None:
         deadline_s = time.monotonic() + self._options.timeout_s
-        while not ticket.ends(draft.wait):
+        while not ticket.ends(draft.wait) and time.monotonic() < deadline_s:
             changed.clear()
-            try:
-                await asyncio.wait_for(changed.wait(), deadline_s - time.monotonic())
-            except asyncio.TimeoutError:
-                break
+            if not ticket.ends(draft.wait):
+                await _wait(changed, deadline_s - time.monotonic())
         ticket.conclude(draft)
 
     async def _make_room(self) -> bool:
@@ -119,12 +124,12 @@ class AsyncRefold(Client["AsyncRun"]):
     # ---- the sender
 
     def _open(self) -> None:
-        self._closed = False
+        self._closed = self._stopping = False
         options = self._options
         self._delivery = Delivery(options.policy, options.open_spool(), self._wake_up)
-        self._transport = connect_async(options.url, options.ack, options.api_key, options.timeout_s)
+        self._transport = connect_async(options.url, options.ack, options.scope.org, options.api_key, options.timeout_s)
         self._wake = asyncio.Event()
-        self._settled = asyncio.Condition()
+        self._settled = asyncio.Event()
         self._loop = None
         self._task = None
         _live.add(self._delivery)
@@ -146,36 +151,30 @@ class AsyncRefold(Client["AsyncRun"]):
         return self._loop
 
     async def _work(self) -> None:
-        while True:
+        while not self._stopping:
             self._wake.clear()
             step = await self._off_loop(lambda: self._delivery.next(time.monotonic()))
             if isinstance(step, Batch):
                 await self._deliver(step)
-                continue
-            try:
-                await asyncio.wait_for(self._wake.wait(), step)
-            except asyncio.TimeoutError:
-                continue
+            else:
+                await _wait(self._wake, step)
 
     async def _deliver(self, batch: Batch) -> None:
         answer = await self._transport.send(batch.lines)
         await self._off_loop(lambda: self._delivery.settle(batch, answer, time.monotonic()))
-        async with self._settled:
-            self._settled.notify_all()
+        self._settled.set()
+        self._settled = asyncio.Event()
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         """On a thread while the backend is away: only then the disk is touched."""
         return await asyncio.to_thread(work) if self._delivery.failures else work()
 
     async def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
-        async def wait() -> None:
-            async with self._settled:
-                await self._settled.wait_for(true)
-
-        try:
-            await asyncio.wait_for(wait(), timeout_s)
-        except asyncio.TimeoutError:
-            return False
+        deadline_s = time.monotonic() + timeout_s
+        while not true():
+            if time.monotonic() >= deadline_s:
+                return False
+            await _wait(self._settled, deadline_s - time.monotonic())
         return True
 
 
@@ -321,6 +320,15 @@ class AsyncTool:
             return result
 
         return wrapper
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    """Until the event is set, or the time is over. (``asyncio.wait_for`` of Python 3.11 can lose a cancellation.)"""
+    timer = asyncio.get_running_loop().call_later(timeout_s, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -57,8 +57,7 @@ class Refold(Client["Run"]):
     def get(self, path: str, **params: Any) -> Any:
         """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
         self._start()
-        own = {"org": self._options.scope.org} if self._options.scope.org else {}
-        return self._transport.get(path, {**own, **params})
+        return self._transport.get(path, params)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything recorded so far, and whatever earlier processes left in the spool, is delivered.
@@ -86,6 +85,11 @@ class Refold(Client["Run"]):
         self._delivery.close()
         if self._thread is None or not self._thread.is_alive():
             self._transport.close()
+
+    @property
+    def dropped(self) -> int:
+        """How many events could be kept nowhere: neither the backend nor a spool took them."""
+        return self._delivery.dropped
 
     # ---- for runs
 
@@ -128,7 +132,7 @@ class Refold(Client["Run"]):
         options = self._options
         self._wake = threading.Event()
         self._settled = threading.Condition()
-        self._transport = connect(options.url, options.ack, options.api_key, options.timeout_s)
+        self._transport = connect(options.url, options.ack, options.scope.org, options.api_key, options.timeout_s)
         self._delivery = Delivery(options.policy, options.open_spool(), self._wake.set)
         self._thread = None
         self._starting = threading.Lock()
@@ -232,7 +236,7 @@ class Run(RunWords[None]):
         return Tool(self, core, arguments, already_done, expected_s)
 
     def call(self, name: str, function: Callable[..., T], arguments: Mapping[str, Any], **how: Any) -> T:
-        """Call ``function(**arguments)`` as a tool (``how`` as there); returns what it gave, now or in an earlier attempt."""
+        """Call ``function(**arguments)`` as a ``tool``; returns what it gave, now or in an earlier attempt."""
         with self.tool(name, arguments, **how) as call:
             if not call.done:
                 call.result = function(**arguments)

@@ -141,7 +141,9 @@ class Delivery:
     @property
     def full(self) -> bool:
         """Whether the agent should wait before it queues more."""
-        return len(self._memory) >= self.policy.queue_events
+        flying = self._flying
+        sent = len(flying.lines) if flying is not None and not flying.spooled else 0
+        return len(self._memory) + sent >= self.policy.queue_events
 
     @property
     def failures(self) -> int:

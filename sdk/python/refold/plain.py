@@ -23,7 +23,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     """A copy made of dict, list, str, int, float, bool and None.
 
     NaN and infinities become None, integers beyond 64 bits and unknown objects become text, lone surrogates U+FFFD, and
-    what nests deeper than MAX_DEPTH its ``repr``.
+    what nests deeper than MAX_DEPTH a text that says so.
     """
     if value is None or isinstance(value, bool):
         return value

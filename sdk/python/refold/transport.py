@@ -50,9 +50,11 @@ class AsyncTransport(Protocol):
         ...
 
 
-def http_options(url: str, api_key: str, timeout_s: float) -> dict[str, Any]:
+def http_options(url: str, org: str, api_key: str, timeout_s: float) -> dict[str, Any]:
     """What both HTTP clients are made with."""
     headers = {"content-type": "application/json"}
+    if org:
+        headers["x-refold-org"] = org
     if api_key:
         headers["authorization"] = f"Bearer {api_key}"
     return {"base_url": url.rstrip("/"), "timeout": timeout_s, "headers": headers}
@@ -61,8 +63,8 @@ def http_options(url: str, api_key: str, timeout_s: float) -> dict[str, Any]:
 class HttpTransport:
     """HTTP, sync."""
 
-    def __init__(self, url: str, ack: str, api_key: str, timeout_s: float) -> None:
-        self._client = httpx.Client(**http_options(url, api_key, timeout_s))
+    def __init__(self, url: str, ack: str, org: str, api_key: str, timeout_s: float) -> None:
+        self._client = httpx.Client(**http_options(url, org, api_key, timeout_s))
         self._ack = ack
 
     def send(self, lines: list[bytes]) -> Answer:
@@ -88,8 +90,8 @@ class HttpTransport:
 class AsyncHttpTransport:
     """HTTP, async."""
 
-    def __init__(self, url: str, ack: str, api_key: str, timeout_s: float) -> None:
-        self._client = httpx.AsyncClient(**http_options(url, api_key, timeout_s))
+    def __init__(self, url: str, ack: str, org: str, api_key: str, timeout_s: float) -> None:
+        self._client = httpx.AsyncClient(**http_options(url, org, api_key, timeout_s))
         self._ack = ack
 
     async def send(self, lines: list[bytes]) -> Answer:
@@ -168,18 +170,18 @@ class AsyncInboxTransport:
         await self._client.aclose()
 
 
-def connect(url: str, ack: str, api_key: str, timeout_s: float) -> Transport:
+def connect(url: str, ack: str, org: str, api_key: str, timeout_s: float) -> Transport:
     """The sync transport for an address. Raises ValueError for an address of another kind."""
     if is_inbox(url):
         return InboxTransport(url, timeout_s)
-    return HttpTransport(url, ack, api_key, timeout_s)
+    return HttpTransport(url, ack, org, api_key, timeout_s)
 
 
-def connect_async(url: str, ack: str, api_key: str, timeout_s: float) -> AsyncTransport:
+def connect_async(url: str, ack: str, org: str, api_key: str, timeout_s: float) -> AsyncTransport:
     """The async transport for an address. Raises ValueError for an address of another kind."""
     if is_inbox(url):
         return AsyncInboxTransport(url, timeout_s)
-    return AsyncHttpTransport(url, ack, api_key, timeout_s)
+    return AsyncHttpTransport(url, ack, org, api_key, timeout_s)
 
 
 def is_inbox(url: str) -> bool:

