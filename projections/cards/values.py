@@ -66,9 +66,9 @@ _DIGITS = re.compile(r"\d\D*\d\D*\d")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _SENTENCE_STARTS = frozenset((
     "i", "i'm", "i'd", "i'll", "the", "this", "that", "it", "it's", "if", "in", "on", "my", "we", "you", "your", "one",
-    "please", "sure", "hi", "hello", "yes", "no", "thank", "thanks", "and", "but", "also", "can", "could", "what", "how",
-    "when", "do", "for", "there", "they", "he", "she", "is", "are", "to", "as", "at", "of", "a", "an", "let", "would",
-    "now", "then", "after",
+    "please", "sure", "hi", "hello", "yes", "no", "thank", "thanks", "and", "but", "also", "can", "could", "what",
+    "how", "when", "do", "for", "there", "they", "he", "she", "is", "are", "to", "as", "at", "of", "a", "an", "let",
+    "would", "now", "then", "after",
 ))  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""Rows of one key, as dictionaries; times and positions as documents show them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, select
+
+from events.times import instant
+
+Document = dict[str, Any]
+
+
+def one(conn: Connection, table: Table, org: str, key: str, *where: ColumnElement[bool]) -> Document | None:
+    """The row of a key that fits, or None."""
+    found = many(conn, table, org, key, *where, limit=1)
+    return found[0] if found else None
+
+
+def many(
+    conn: Connection,
+    table: Table,
+    org: str,
+    key: str,
+    *where: ColumnElement[bool],
+    order: tuple[Any, ...] = (),
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[Document]:
+    """Rows of a key, ordered by ``order`` and then by primary key, so that every order is total."""
+    pk = [column for column in table.primary_key if column.name not in ("org", "key")]
+    query = select(table).where(table.c.org == org, table.c.key == key, *where).order_by(*order, *pk)
+    if limit is not None or offset:
+        query = query.limit(limit).offset(offset)
+    return [_document(table, dict(row)) for row in conn.execute(query).mappings()]
+
+
+def of_run(conn: Connection, table: Table, org: str, run_key: str) -> list[Document]:
+    """Rows of a run in whichever key holds them, each with its ``key``."""
+    query = select(table).where(table.c.org == org, table.c.run == run_key).order_by(*table.primary_key)
+    return [_document(table, dict(row)) | {"key": row["key"]} for row in conn.execute(query).mappings()]
+
+
+def _document(table: Table, row: Document) -> Document:
+    """Without ``org`` and ``key``; a name that was cut for the index is whole again."""
+    row.pop("org")
+    row.pop("key")
+    whole = row.pop("full", "")
+    if whole:
+        row[_named_column(table)] = whole
+    return row
+
+
+def _named_column(table: Table) -> str:
+    """The key column that ``full`` belongs to: what the row is about, which is its run only in a table of runs."""
+    names = [column.name for column in table.primary_key if column.name not in ("org", "key")]
+    return names[1] if names[0] == "run" and len(names) > 1 else names[0]
+
+
+def position(row: Document) -> str:
+    """The log position of a row, as text to show or to send back."""
+    return f"{row['epoch']}-{row['n']}"
+
+
+def duration_s(start: str, end: str) -> float | None:
+    """Seconds between two raw times; None where one is missing, or the clocks of two hosts disagree about the order."""
+    if not (start and end):
+        return None
+    seconds = (instant(end) - instant(start)).total_seconds()
+    return seconds if seconds >= 0 else None
+
+
+def age_s(time: str, now: datetime) -> float:
+    """Seconds since a raw time; negative for one to come."""
+    return (now.astimezone(UTC) - instant(time)).total_seconds()
+
+
+def pick(row: Document, *names: str) -> Document:
+    """Some columns of a row, without those that say nothing."""
+    return {name: row[name] for name in names if row[name] not in ("", None)}
