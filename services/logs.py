@@ -28,8 +28,8 @@ def set_up_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("uvicorn.access", "alembic", "httpx"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for chatty in ("uvicorn", "alembic", "httpx", "asyncio", "refold.faststream"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def brief(error: BaseException) -> str:

@@ -85,3 +85,4 @@ class Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s * random.uniform(0.8, 1.2))
         status.state = "stopped"
+        _log.debug("%s stopped", name)

@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import partial
 
 from events.errors import RefoldError
+from projections import generations
 from projections.engine.birth import ensure_first_generation
 from services.api.app import create_app
+from services.api.jobs import Jobs
 from services.children import worker_process
 from services.composition import Backend
 from services.embedded.data_dir import DataDir, Instance
@@ -56,8 +58,10 @@ async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -
         await asyncio.to_thread(_first_generations, backend)
         _start_services(backend, redis)
         stack.push_async_callback(stop_in_order, backend)
-        serving = await http.start(create_app(backend))
+        app = create_app(backend)
+        serving = await http.start(app)
         stack.push_async_callback(_stop_http, http, serving)
+        await _refold_stale(backend, app.state.jobs)
         folder.announce(Instance(os.getpid(), http.url, redis.url))
         sys.stdout.write(f"ready {http.url}\n")
         sys.stdout.flush()
@@ -80,6 +84,15 @@ def _start_services(backend: Backend, redis: RedisKeeper) -> None:
     start("inbox", inbox(backend, _consumer(settings)))
     for number in range(1, settings.workers + 1):
         start(f"worker {number}", worker_process(settings))
+
+
+async def _refold_stale(backend: Backend, jobs: Jobs) -> None:
+    """Rebuild, in processes of their own, what other code made; it is read as it is until then."""
+    for name, projection in backend.projections.items():
+        generation = await backend.db.read(partial(generations.active, projection=name))
+        if generation is not None and not generation.matches(projection):
+            _log.warning("%s was made by other code: it is rebuilt", generation.name)
+            jobs.start("rebuild", [name])
 
 
 def _consumer(settings: Settings) -> str:
