@@ -1,0 +1,56 @@
+"""The FastAPI application: routes, errors, middleware. ``create_app`` is all that others need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+
+from services.api import deadletters, events, health, log, problems, projections, runs
+from services.api.body import MAX_BODY_BYTES, install_too_large
+from services.api.jobs import Jobs
+from services.api.paths import RoutePathAsSent
+from services.composition import Backend
+
+_DESCRIPTION = """Publish what agents do; read what it means: task state, memory cards, settlements, beliefs.
+
+Names in paths are percent-encoded as one segment. Errors are problem documents (RFC 9457). Lists are pages: `limit`,
+`cursor`, `next_cursor`. A publish answers with a position token; a read takes it as `after` and waits until it has
+folded that far."""
+
+
+def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
+    """The HTTP API of a backend. ``max_body_bytes`` bounds a request body.
+
+    The app stops the jobs that it started when its lifespan ends; the backend belongs to the caller.
+    """
+    jobs = Jobs(backend.settings.environ())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await jobs.stop()
+
+    # no interactive documentation: it would load scripts from elsewhere; the OpenAPI document itself is served
+    app = FastAPI(
+        title="Refold", version=_version(), description=_DESCRIPTION, lifespan=lifespan,
+        docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False,
+    )  # fmt: skip
+    app.state.backend = backend
+    app.state.jobs = jobs
+    app.state.max_body_bytes = max_body_bytes
+    for module in (events, runs, projections, deadletters, log, health):
+        app.include_router(module.router)
+    problems.install(app)
+    install_too_large(app)
+    app.add_middleware(RoutePathAsSent)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("refold")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,102 @@
+"""``POST /v1/events``: one event or a batch through the door, an outcome for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from events import door
+from events.publisher import Outcome
+from services.api.body import read_body
+from services.api.deps import BackendDep, OrgDep
+from services.api.problems import Problem, problem_response, status_of
+
+router = APIRouter(tags=["events"])
+
+_ONE = "application/cloudevents+json"
+_BATCH = "application/cloudevents-batch+json"
+_PLAIN = "application/json"
+_INLINE_BYTES = 1 << 16
+_TAKEN = ("stored", "duplicate", "accepted")
+_EXAMPLE = {
+    "specversion": "1.0",
+    "id": "01977d1e-5d2a-7000-8000-000000000001",
+    "type": "run.started",
+    "run": "run-1",
+    "data": {"goal": "Describe the event"},
+}
+_OPENAPI = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            _ONE: {"schema": {"type": "object"}, "example": _EXAMPLE},
+            _BATCH: {"schema": {"type": "array", "items": {"type": "object"}}, "example": [_EXAMPLE]},
+            _PLAIN: {"schema": {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}},
+        },
+    },
+    "responses": {
+        "200": {"description": "All are durable (stored, or duplicates of stored ones)"},
+        "202": {"description": "`ack=fast`: all are on the log, not yet durable"},
+        "207": {"description": "Some were taken, some not: see each outcome"},
+        "400": {"description": "The body, or its one event, cannot be read"},
+        "409": {"description": "The events conflict with stored ones"},
+        "413": {"description": "The body or the event is too large; the limit is named"},
+        "422": {"description": "The events were refused; nothing is stored"},
+        "503": {"description": "Not durable: send the same events again with the same ids"},
+    },
+}
+
+
+@router.post("/v1/events", openapi_extra=_OPENAPI)
+async def publish(
+    request: Request,
+    backend: BackendDep,
+    org: OrgDep,
+    ack: Annotated[Literal["durable", "fast"], Query(description="When to answer")] = "durable",
+) -> Response:
+    """Publish one CloudEvent or a batch. Every event gets an outcome; one bad event harms no other."""
+    kind = request.headers.get("content-type", _PLAIN).partition(";")[0].strip().lower()
+    if kind not in (_ONE, _BATCH, _PLAIN):
+        raise Problem(415, "media_type", f"{kind} is not understood: send {_PLAIN}, {_ONE} or {_BATCH}")
+    body = await read_body(request, request.app.state.max_body_bytes)
+    # reading a large body takes long enough to keep other requests waiting
+    read = door.read_json(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(door.read_json, body)
+    outcomes = await backend.publisher.publish(read, org=org, ack=ack)
+    return answer(outcomes)
+
+
+def answer(outcomes: Sequence[Outcome]) -> Response:
+    """The response that tells all outcomes; a problem document when nothing was taken."""
+    document = {"outcomes": [_document(outcome) for outcome in outcomes]}
+    statuses: Counter[str] = Counter(outcome.status for outcome in outcomes)
+    taken = sum(statuses[status] for status in _TAKEN)
+    if taken == len(outcomes):
+        return _json(document, 202 if statuses["accepted"] else 200)
+    if taken or len(statuses) > 1:
+        return _json(document, 207)
+    first = outcomes[0]
+    status = 409 if first.status == "conflict" else _strictest(outcomes)
+    more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
+    members = {"field": first.field} if first.field else {}
+    return problem_response(Problem(status, first.code or first.status, first.message + more, **members, **document))
+
+
+def _strictest(outcomes: Sequence[Outcome]) -> int:
+    """The status that fits all refusals: their common one, else 422."""
+    found = {status_of(outcome.code) for outcome in outcomes}
+    return found.pop() if len(found) == 1 else 422
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    values = {name: getattr(outcome, name) for name in ("id", "status", "code", "message", "field", "token")}
+    return {name: value for name, value in values.items() if value or name in ("id", "status")}
+
+
+def _json(document: Any, status: int) -> Response:
+    return Response(orjson.dumps(document), status, media_type="application/json")

@@ -1,0 +1,56 @@
+"""``/healthz`` and ``/readyz``: alive, and able to serve, with what is wrong when not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Response
+from redis.exceptions import RedisError
+
+from events.errors import RefoldError
+from services.api.deps import BackendDep
+from services.composition import Backend
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process is alive."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+async def readyz(backend: BackendDep, response: Response) -> dict[str, Any]:
+    """Whether events can be published and read models read; 503 when not. Details either way."""
+    checks = {"redis": await _redis(backend), "store": await _store(backend)}
+    projections = {}
+    if not checks["store"]:
+        projections = {status.name: asdict(status) for status in await backend.read_models.status()}
+    ready = not any(checks.values()) and all(one["state"] != "missing" for one in projections.values())
+    if not ready:
+        response.status_code = 503
+        response.headers["retry-after"] = "1"
+    return {
+        "ready": ready,
+        "checks": {name: error or "ok" for name, error in checks.items()},
+        "projections": projections,
+        "services": {name: asdict(status) for name, status in backend.supervisor.status.items()},
+    }
+
+
+async def _redis(backend: Backend) -> str:
+    try:
+        await backend.redis.ping()
+    except (RedisError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+async def _store(backend: Backend) -> str:
+    try:
+        await backend.archive.watermarks()
+    except RefoldError as error:
+        return str(error)
+    return ""

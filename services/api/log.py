@@ -1,0 +1,54 @@
+"""``/v1/log`` and ``/v1/refused``: what the archive holds, and what was not let in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from sqlalchemy import Connection, exists, select
+
+from events.archive.queries import count_events, read_watermarks
+from events.archive.refusals import KeptRefusal, read_refusals
+from events.archive.schema import refused_events
+from events.tokens import write_token
+from services.api.deps import BackendDep, OrgDep
+from services.api.listings import rfc3339
+from services.api.paging import PageParam
+from services.api.problems import Problem
+
+router = APIRouter(tags=["log"])
+
+
+@router.get("/v1/log")
+async def log(backend: BackendDep, org: OrgDep) -> dict[str, Any]:
+    """How many events the archive holds, its watermark in each partition, and a token to read after all of it."""
+
+    def work(conn: Connection) -> dict[str, Any]:
+        marks = read_watermarks(conn)
+        refused = select(exists().where(refused_events.c.org == org))
+        return {
+            "events": count_events(conn),
+            "partitions": backend.partitions,
+            "watermarks": {str(partition): str(position) for partition, position in sorted(marks.items())},
+            "token": write_token(marks.items()),
+            "has_refused": bool(conn.execute(refused).scalar()),
+        }
+
+    return await backend.db.read(work)
+
+
+@router.get("/v1/refused")
+async def refused(backend: BackendDep, org: OrgDep, page: PageParam) -> dict[str, Any]:
+    """Events that were refused or conflicted, the newest first, with the reason and the event as it came."""
+    if page.cursor is not None and (len(page.cursor) != 1 or not isinstance(page.cursor[0], int)):
+        raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
+    before = page.cursor[0] if page.cursor else None
+    found = await backend.db.read(lambda conn: read_refusals(conn, org, before=before, limit=page.limit + 1))
+    shown = found[: page.limit]
+    return page.answer([_document(one) for one in shown], [shown[-1].number] if len(found) > page.limit else None)
+
+
+def _document(kept: KeptRefusal) -> dict[str, Any]:
+    document = kept.refusal._asdict()
+    received = rfc3339(document.pop("received_ms"))
+    return {"number": kept.number, "received": received, **document}

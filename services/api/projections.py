@@ -1,0 +1,143 @@
+"""``/v1/projections``, ``/v1/verify``, ``/v1/generations``: how far the read models are, and refolding them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from projections import generations
+from projections.generations import Generation
+from projections.read_models import ProjectionStatus
+from services.api.deps import BackendDep
+from services.api.jobs import Job, Jobs
+from services.api.listings import rfc3339
+from services.api.paging import PageParam
+from services.api.problems import Problem
+from services.composition import Backend
+
+router = APIRouter(tags=["projections"])
+
+
+def _jobs(request: Request) -> Jobs:
+    jobs: Jobs = request.app.state.jobs
+    return jobs
+
+
+def _known(backend: Backend, name: str) -> str:
+    if name not in backend.projections:
+        known = ", ".join(sorted(backend.projections))
+        raise Problem(404, "no_projection", f"there is no projection {name!r}; there are {known}")
+    return name
+
+
+@router.get("/v1/projections")
+async def list_(
+    backend: BackendDep,
+    after: Annotated[str | None, Query(description="Position token; `reached` tells who has passed it")] = None,
+) -> dict[str, Any]:
+    """Every read model: its generation, how far it is behind, what it waits for."""
+    items = [_status(status) for status in await backend.read_models.status()]
+    if after:
+        for item in items:
+            item["reached"] = item["state"] != "missing" and await _reached(backend, item["name"], after)
+    return {"items": items, "next_cursor": None}
+
+
+async def _reached(backend: Backend, name: str, after: str) -> bool:
+    return (await backend.read_models.read(name, lambda _: None, after, 0)).reached
+
+
+def _status(status: ProjectionStatus) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "generation": f"{status.name}__g{status.generation}" if status.generation else None,
+        "lag_events": status.lag_events,
+        "lag_s": round(status.lag_s, 3),
+        "state": status.state,
+        "dead_letters": status.dead_letters,
+        "parked_keys": status.parked_keys,
+        "hint": status.reason,
+        "rebuild": status.progress,
+    }
+
+
+@router.post("/v1/projections/{name:name}/rebuild", status_code=202)
+async def rebuild(
+    name: str,
+    backend: BackendDep,
+    request: Request,
+    response: Response,
+    check: Annotated[bool, Query(description="Compare with a second, independent refold before the swap")] = False,
+) -> dict[str, Any]:
+    """Refold a projection beside the one that is read, then swap. A running rebuild is joined, not doubled."""
+    _known(backend, name)
+    jobs = _jobs(request)
+    job = jobs.running("rebuild", name) or jobs.start("rebuild", [name], *(["--check"] if check else []))
+    response.headers["location"] = str(request.url.path)
+    return _rebuild_document(name, job)
+
+
+@router.get("/v1/projections/{name:name}/rebuild")
+async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> dict[str, Any]:
+    """How far the last rebuild of a projection is. Raises Problem when there was none since this process started."""
+    job = _jobs(request).latest("rebuild", _known(backend, name))
+    if job is None:
+        raise Problem(404, "no_rebuild", f"{name} was not rebuilt since this process started: POST here to begin")
+    return _rebuild_document(name, job)
+
+
+def _rebuild_document(name: str, job: Job) -> dict[str, Any]:
+    result = job.result if isinstance(job.result, dict) else {}
+    return {**job.document(), "projection": name, "generation": result.get("generation")}
+
+
+@router.post("/v1/verify", status_code=202)
+async def verify(
+    backend: BackendDep,
+    request: Request,
+    response: Response,
+    projections: Annotated[list[str] | None, Body(embed=True)] = None,
+) -> dict[str, Any]:
+    """Refold projections (default: all) into scratch generations and compare. Poll the answer's `Location`."""
+    names = [_known(backend, name) for name in projections or sorted(backend.projections)]
+    job = _jobs(request).start("verify", names)
+    response.headers["location"] = f"/v1/verify/{job.id}"
+    return job.document()
+
+
+@router.get("/v1/verify/{id:name}")
+async def verified(id: str, request: Request) -> dict[str, Any]:
+    """How far a verification is; its `result` once it is done."""
+    job = _jobs(request).get(id)
+    if job is None or job.kind != "verify":
+        raise Problem(404, "no_job", f"there is no verification {id!r} in this process: POST /v1/verify begins one")
+    return job.document()
+
+
+@router.get("/v1/generations")
+async def list_generations(
+    backend: BackendDep, page: PageParam, projection: Annotated[str | None, Query()] = None
+) -> dict[str, Any]:
+    """The generations of the read models, the newest of each first."""
+    if projection is not None:
+        _known(backend, projection)
+    found = await backend.db.read(lambda conn: generations.list_all(conn, projection))
+    return page.slice([_generation(backend, one) for one in found])
+
+
+def _generation(backend: Backend, generation: Generation) -> dict[str, Any]:
+    activated = generation.activated_ms
+    known = backend.projections.get(generation.projection)
+    return {
+        "name": generation.name,
+        "projection": generation.projection,
+        "generation": generation.number,
+        "state": generation.state,
+        "version": generation.version,
+        "fingerprint": generation.fingerprint,
+        "current_code": known is not None and generation.matches(known),
+        "progress": dict(generation.progress),
+        "created": rfc3339(generation.created_ms),
+        "activated": None if activated is None else rfc3339(activated),
+    }

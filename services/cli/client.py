@@ -1,0 +1,125 @@
+"""Finding the instance and talking to it over HTTP."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from services.cli.errors import NO, UNREACHABLE, USAGE, CliError
+
+TIMEOUT_S = 60.0
+
+
+class Client:
+    """A connection to one instance. Every method raises CliError, in one line, when the answer is an error."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        org = os.environ.get("REFOLD_ORG", "")
+        headers = {"x-refold-org": org} if org else {}
+        # trust_env=False: the instance is local or named exactly, a proxy for the outside is no way to it
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers, trust_env=False)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """A JSON document."""
+        return self._document(self.request("GET", path, params=_given(params)))
+
+    def post(self, path: str, body: Any = None, **params: Any) -> Any:
+        """The JSON answer to a command."""
+        return self._document(self.request("POST", path, params=_given(params), json=body))
+
+    def items(self, path: str, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
+        """The items of a list, page after page, at most ``limit``."""
+        cursor, left = None, limit
+        while left is None or left > 0:
+            page = self.get(path, limit=min(left or 500, 500), cursor=cursor, **params)
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request, whatever its status. Raises CliError when there is no answer."""
+        try:
+            return self._http.request(method, path, **options)
+        except httpx.TimeoutException as error:
+            raise CliError(f"{self.url} did not answer within {TIMEOUT_S:g} s", UNREACHABLE) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise CliError(f"cannot reach {self.url}: {error}; is `refold up` running there?", UNREACHABLE) from error
+
+    def _document(self, response: httpx.Response) -> Any:
+        if response.is_success:
+            return response.json()
+        code = UNREACHABLE if response.status_code >= 500 else NO
+        raise CliError(problem_text(response), code)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._http.close()
+
+
+def problem_text(response: httpx.Response) -> str:
+    """What an error answer says, in one line."""
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict) and "detail" in problem:
+        return str(problem["detail"])
+    return f"{response.request.url} answered {response.status_code}: is that a Refold instance?"
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+@contextmanager
+def connected(data: Path | None, url: str | None) -> Iterator[Client]:
+    """A client of the instance that the options name. Raises CliError when there is none."""
+    client = Client(instance_url(data, url))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def instance_url(data: Path | None, url: str | None) -> str:
+    """Where the instance answers: --url, else --data, else REFOLD_URL, else REFOLD_DATA, else ``.refold``.
+
+    Raises CliError when nothing runs there.
+    """
+    named = url or ("" if data else os.environ.get("REFOLD_URL", ""))
+    if named:
+        if not named.startswith(("http://", "https://")):
+            raise CliError(f"{named!r} is no address: write http://HOST:PORT", USAGE)
+        return named.rstrip("/")
+    return _url_of(data or Path(os.environ.get("REFOLD_DATA") or ".refold"))
+
+
+def _url_of(folder: Path) -> str:
+    from services.embedded.data_dir import running_instance
+
+    start = f"start it with `refold up --data {folder}`, or name one with --data or --url"
+    deadline = time.monotonic() + 10
+    while True:
+        instance = running_instance(folder)
+        if instance is None:
+            raise CliError(f"no instance runs on {folder}: {start}", UNREACHABLE)
+        if instance.url:
+            return instance.url
+        if time.monotonic() > deadline:
+            raise CliError(f"the instance on {folder} (pid {instance.pid}) does not get ready", UNREACHABLE)
+        time.sleep(0.1)

