@@ -21,11 +21,11 @@ local function server_id()
     return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 end
 
--- Meta as a table with numbers, or nil when the partition was never opened here.
+-- Meta as a table with numbers, or nil when the partition was never opened here (or somebody wrote into it).
 local function read_meta()
     local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older')
     for i = 1, 7 do
-        if m.err or not m[i] then
+        if m.err or not m[i] or (i ~= 3 and not tonumber(m[i])) then
             return nil
         end
     end

@@ -6,7 +6,7 @@ The outcome of a call whose connection broke is unknown; the caller sends the sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -34,8 +34,8 @@ WINDOW = 100_000
 LIMIT = 4 * WINDOW
 """Entries that a hash may hold while the archive is behind; then publishing waits."""
 
-MAX_CALL = 1_000
-"""Events of one script call: a script holds up the whole server while it runs."""
+MAX_CALL, MAX_CALL_CHARS = 1_000, 4_000_000
+"""Events of one script call, and characters of their data: a script holds up the whole server while it runs."""
 
 _SCRIPT = Script("append")
 _pack = msgspec.msgpack.Encoder().encode
@@ -58,15 +58,15 @@ class Found(Protocol):
 class History(Protocol):
     """What append asks the archive about what the log has forgotten. Absent from an answer: never happened."""
 
-    async def ids(self, partition: int, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Any]:
-        """By (org, key, id), a ``Found`` for each archived event."""
+    async def ids(self, partition: int, wanted: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], Found]:
+        """By (org, key, id), where each archived event stands first."""
         ...
 
-    async def tasks(self, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    async def tasks(self, wanted: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[tuple[int, str]]]:
         """By (org, task), the (attempt, run) of each ``run.started``."""
         ...
 
-    async def last_seqs(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+    async def last_seqs(self, wanted: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], int]:
         """By (org, task, run), the highest ``seq``."""
         ...
 
@@ -131,8 +131,7 @@ class Log:
 
     async def _append_to(self, partition: int, events: Sequence[Event]) -> list[Appended]:
         appended: list[Appended] = []
-        for start in range(0, len(events), MAX_CALL):
-            part = events[start : start + MAX_CALL]
+        for part in _calls(events):
             epoch, outcomes = await self._call(partition, part)
             results = [_outcome(e, partition, epoch, o) for e, o in zip(part, outcomes, strict=True)]
             appended += await self._recall(partition, results)
@@ -191,6 +190,18 @@ class Log:
             return results
         found = await self._history.ids(partition, wanted)
         return [_known(r, found[_identity(r.event)]) if _identity(r.event) in found else r for r in results]
+
+
+def _calls(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """The batch in parts that one script call can take; usually there is one."""
+    start, chars = 0, 0
+    for index, event in enumerate(events):
+        chars += len(event.data)
+        if index > start and (index - start == MAX_CALL or chars > MAX_CALL_CHARS):
+            yield events[start:index]
+            start, chars = index, len(event.data)
+    if start < len(events):
+        yield events[start:]
 
 
 def _identity(event: Event) -> tuple[str, str, str]:

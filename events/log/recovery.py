@@ -21,9 +21,10 @@ from events.errors import Fenced
 from events.event import START, Position
 from events.log.layout import keys_of
 from events.log.scripts import Script
-from events.log.tail import Health, check
+from events.log.tail import Health, check, unreadable_entries
 
 _REOPEN = Script("reopen")
+_pack = msgspec.msgpack.Encoder().encode
 _TRIES = 10
 _PAUSE_S = 0.1
 
@@ -66,7 +67,10 @@ async def _reopen(redis: Redis, db: Database, partition: int, expected: Position
     epochs = (await db.read(read_epochs))[partition]
     ends = {str(ended): n for ended, n in epochs.items() if n is not None}
     nothing_archived = all(n < 0 for n in ends.values())
-    answer = await _REOPEN.run(redis, keys, epoch, msgspec.msgpack.encode(ends), int(nothing_archived))
+    unreadable = [*await unreadable_entries(redis, keys.aside), *await unreadable_entries(redis, keys.log)]
+    answer = await _REOPEN.run(
+        redis, keys, epoch, _pack(ends), _pack(dict.fromkeys(unreadable, True)), int(nothing_archived)
+    )
     if answer[0] == b"LATE":
         raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
     survivors, foreign = answer[1:]

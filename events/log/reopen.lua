@@ -1,26 +1,32 @@
 -- Open a new epoch: a new stream with what survived of the old one behind the archive's watermark. All or nothing.
 --
+-- Nothing in here may raise once the first key is touched: an error does not undo what was written before it.
+--
 -- KEYS[5] stream of foreign entries, KEYS[6] where the old log is put aside meanwhile
 -- ARGV[1] the new epoch
 -- ARGV[2] msgpack {epoch = n it ended at}: what the archive holds; entries behind are survivors
--- ARGV[3] 1 when the archive holds nothing of this partition, so that nothing is forgotten
+-- ARGV[3] msgpack {id = true}: entries that no reader can decode
+-- ARGV[4] 1 when the archive holds nothing of this partition, so that nothing is forgotten
 --
 -- Answers {'LATE', epoch} when this epoch or a later one is open already, else {'OPEN', survivors, foreign entries}.
 
 local epoch = ARGV[1]
 local ends = cmsgpack.unpack(ARGV[2])
+local unreadable = cmsgpack.unpack(ARGV[3])
 local FOREIGN, ASIDE = KEYS[5], KEYS[6]
 local BATCH = 500
+local MOST_FIELDS = 100 -- names and values; an event of ours has fewer
 
-if redis.call('TYPE', META).ok == 'hash' then
-    local open = redis.call('HGET', META, 'epoch')
-    if open and tonumber(open) >= tonumber(epoch) then
-        return { 'LATE', open }
-    end
+local open = redis.pcall('HGET', META, 'epoch')
+if type(open) == 'string' and (tonumber(open) or 0) >= tonumber(epoch) then
+    return { 'LATE', open }
 end
 
 local function field_map(flat)
     local map = {}
+    if #flat > MOST_FIELDS then
+        return map
+    end
     for i = 1, #flat, 2 do
         map[flat[i]] = flat[i + 1]
     end
@@ -39,6 +45,12 @@ end
 local n, foreign = 0, 0
 local seen = SEEN[1]
 
+local function attempt_of(data)
+    local readable, value = pcall(cjson.decode, data)
+    local attempt = readable and type(value) == 'table' and tonumber(value.attempt) or 1
+    return string.format('%d', attempt)
+end
+
 -- Remember the id, and for an event of a run its attempt and seq, as append does.
 local function remember(event)
     redis.call('HSET', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id, n .. ' ' .. event.digest)
@@ -47,19 +59,19 @@ local function remember(event)
     end
     local task = event.org .. SEP .. event.task
     local run = task .. SEP .. event.run
-    if event.seq then
+    if tonumber(event.seq) then
         redis.call('HSET', seen, 's' .. run, event.seq)
     end
     if event.type == 'run.started' then
-        local attempt = string.format('%d', cjson.decode(event.data or '{}').attempt or 1)
+        local attempt = attempt_of(event.data or '{}')
         redis.call('HSET', seen, 'a' .. task, attempt .. SEP .. event.run, 'r' .. run, attempt)
     end
 end
 
 local function carry_over(id, flat)
     local event = field_map(flat)
-    if not ours(event) then
-        redis.call('XADD', FOREIGN, 'MAXLEN', '~', 10000, '*', 'entry', id, unpack(flat))
+    if unreadable[id] or not ours(event) then
+        redis.pcall('XADD', FOREIGN, 'MAXLEN', '~', 10000, '*', 'entry', id, unpack(flat, 1, math.min(#flat, MOST_FIELDS)))
         foreign = foreign + 1
     elseif not archived(id)
         and redis.call('HEXISTS', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id) == 0 then
@@ -69,12 +81,13 @@ local function carry_over(id, flat)
     end
 end
 
-redis.call('UNLINK', META, KEYS[3], KEYS[4], ASIDE)
-local kind = redis.call('TYPE', LOG).ok
-if kind ~= 'none' then
+redis.call('UNLINK', META, KEYS[3], KEYS[4])
+if redis.call('TYPE', ASIDE).ok == 'stream' then
+    redis.call('UNLINK', LOG) -- an unfinished copy: with meta gone, nobody has appended since
+elseif redis.call('EXISTS', LOG) == 1 then
     redis.call('RENAME', LOG, ASIDE)
 end
-if kind == 'stream' then
+if redis.call('TYPE', ASIDE).ok == 'stream' then
     local from = '-'
     repeat
         local batch = redis.call('XRANGE', ASIDE, from, '+', 'COUNT', BATCH)
@@ -85,6 +98,6 @@ if kind == 'stream' then
     until #batch < BATCH
     redis.call('UNLINK', ASIDE)
 end
-redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[3],
+redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[4],
     'turn', 0, 'older', -1)
 return { 'OPEN', n, foreign }

@@ -14,7 +14,10 @@ from events.log.scripts import Script, redis_errors
 
 _CHECK = Script("check")
 _LAST_N = 2**64 - 1
-_SHARE_OF_TIMEOUT = 0.8
+_SCAN = 1_000
+_UNREADABLE = (TypeError, ValueError)
+"""What the codec raises for fields that are no event."""
+_SHARE_OF_TIMEOUT, _DEFAULT_TIMEOUT_S = 0.8, 5.0
 
 
 class LogBroken(Fenced):
@@ -66,6 +69,24 @@ async def check(redis: Redis, partition: int, after: Position) -> Health:
     return Health(int(epoch), broken, why.decode())
 
 
+async def unreadable_entries(redis: Redis, key: str) -> list[str]:
+    """Ids of the entries of a log that are no events, whoever wrote them. Raises Transient."""
+    unreadable, start = [], "-"
+    with redis_errors():
+        if await redis.type(key) != b"stream":
+            return []
+        while True:
+            entries: list[Any] = await redis.xrange(key, start, "+", count=_SCAN)
+            if not entries:
+                return unreadable
+            for entry_id, fields in entries:
+                try:
+                    from_fields(fields)
+                except _UNREADABLE:
+                    unreadable.append(entry_id.decode())
+            start = "(" + entries[-1][0].decode()
+
+
 async def _xread(redis: Redis, partition: int, after: Position, limit: int, block: int | None) -> list[Any]:
     epoch, n = after
     start = f"{epoch}-{n}" if n >= 0 else f"{epoch - 1}-{_LAST_N}" if epoch > 0 else "0-0"
@@ -82,7 +103,7 @@ def _block(redis: Redis, block_ms: int) -> int | None:
     """BLOCK for XREAD: shorter than the socket's patience, which would end the wait with an error."""
     if block_ms <= 0:
         return None
-    timeout_s = redis.connection_pool.connection_kwargs.get("socket_timeout")
+    timeout_s = redis.connection_pool.connection_kwargs.get("socket_timeout", _DEFAULT_TIMEOUT_S)
     most = int(timeout_s * 1000 * _SHARE_OF_TIMEOUT) if timeout_s else block_ms
     return max(1, min(block_ms, most))
 
@@ -98,7 +119,7 @@ def _decode(partition: int, after: Position, entries: list[Any]) -> list[tuple[P
             raise broken(f"partition {partition}: {position} stands where {epoch}-{n} is expected", partition=partition)
         try:
             decoded.append((position, from_fields(fields)))
-        except (TypeError, ValueError) as error:
+        except _UNREADABLE as error:
             raise ForeignEntry(
                 f"partition {partition}: {position} is no event: {error}", partition=partition
             ) from error

@@ -31,7 +31,7 @@ OLDEST = 7
 _NAMES = ("redis-server", "valkey-server")
 _PORT_FILE, _PID_FILE, _LOG_FILE = "redis.port", "redis.pid", "redis.log"
 _NO_RETRY = Retry(NoBackoff(), 0)
-_START_S, _STOP_S, _POLL_S = 30.0, 10.0, 0.01
+_START_S, _STOP_S, _TAKE_OVER_S, _POLL_S = 30.0, 10.0, 3.0, 0.01
 
 
 @dataclass
@@ -238,9 +238,9 @@ def _end_survivor(folder: Path) -> None:
         return
     os.kill(pid, signal.SIGTERM)
     # a stopped or hanging one does not act on SIGTERM; its file is synced at every answer, so it may be killed
-    if not _gone(pid, _STOP_S):
+    if not _gone(pid, _TAKE_OVER_S):
         os.kill(pid, signal.SIGKILL)
-        if not _gone(pid, _STOP_S):
+        if not _gone(pid, _TAKE_OVER_S):
             raise SetupError(f"a Redis with pid {pid} still runs on {folder} and cannot be ended: end it yourself")
 
 
@@ -261,7 +261,8 @@ def _silent_server_on(folder: Path, pid: int) -> int:
     process = Path(f"/proc/{pid}")
     try:
         works_here = pid > 0 and (process / "cwd").resolve(strict=True) == folder
-        return pid if works_here and _PID_FILE in (process / "cmdline").read_text(errors="replace") else 0
+        command = (process / "cmdline").read_text(errors="replace")
+        return pid if works_here and any(name in command for name in _NAMES) else 0
     except OSError:
         return 0
 
