@@ -63,7 +63,7 @@ class FakeBackend:
             "attempt": starts[-1]["data"]["attempt"],
             "run": starts[-1]["run"],
             "goal": starts[-1]["data"].get("goal", ""),
-            "finished_steps": [e["data"]["step"] for e in mine if e["type"] == "step.completed"],
+            "finished_steps": [e["data"] for e in mine if e["type"] == "step.completed"],
             "in_flight": list(calls.values()),
         }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 import pytest
-from refold import Conflict, NoCheckpoint, Policy, Refold, Refused, Unavailable, UncertainEffect, Wait
+from refold import Conflict, NoCheckpoint, Policy, Refold, Refused, Resume, Unavailable, UncertainEffect, Wait
 from refold.spool import Spool
 
 from tests.sdk_backend import FakeBackend
@@ -205,9 +205,10 @@ def test_of_two_that_resume_one_task_one_gets_the_conflict(backend: FakeBackend,
     first, second = client.run(task="t", resume=True), client.run(task="t", resume=True)
     with first:
         assert first.attempt == 2
-        second.core.start(first.resumed)
+        assert first.resumed is not None
+        earlier = Resume("t", attempt=1)  # what the second one read before the first one started
         with pytest.raises(Conflict, match=first.id):
-            second.record(second.core.start(first.resumed))
+            second.record(second.core.start(earlier))
         first.note("goes", "on")
     assert backend.types(second.id) == []
 

@@ -144,7 +144,8 @@ def test_backoff_doubles_to_a_bound() -> None:
 def test_resume_document_and_path() -> None:
     """C19: any text is a task's name."""
     assert resume_path("a/b c?d") == "/v1/tasks/a%2Fb%20c%3Fd/resume"
-    document = Resume.read("t", {"attempt": 2, "finished_steps": [{"step": "a"}, "b"], "in_flight": [{"call_id": "c"}]})
-    assert document.finished("a")
-    assert document.finished("b")
+    finished = [{"step": "a", "result": 1}, {"step": "b"}]
+    document = Resume.read("t", {"attempt": 2, "finished_steps": finished, "in_flight": [{"call_id": "c"}]})
+    assert document.finished_steps == ("a", "b")
+    assert document.results == {"a": 1, "b": None}
     assert document.in_flight[0].call_id == "c"

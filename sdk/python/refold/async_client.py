@@ -48,9 +48,13 @@ class AsyncRefold(Client["AsyncRun"]):
         draft = Draft(type, plain(data), wait, counted=False)
         await self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
 
-    async def resume(self, task: str) -> Resume:
-        """What earlier attempts at a task left. Raises NoCheckpoint when there is nothing, Unavailable."""
-        return Resume.read(task, await self.get(resume_path(task)))
+    async def resume(self, task: str, *, after: str = "") -> Resume:
+        """What earlier attempts at a task left, at least up to the position token ``after``.
+
+        Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
+        """
+        document = await self.get(resume_path(task), **({"after": after} if after else {}))
+        return Resume.read(task, document)
 
     async def get(self, path: str, **params: Any) -> Any:
         """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
@@ -88,18 +92,22 @@ class AsyncRefold(Client["AsyncRun"]):
 
     # ---- for runs
 
-    async def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> None:
-        """Put a draft in line and wait as it asks. ``publish`` gives the event to the function it is called with."""
+    async def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> str:
+        """Put a draft in line and wait as it asks; returns its position token where it waited for one.
+
+        ``publish`` gives the event to the function it is called with.
+        """
         loop = self._start()
         if self._delivery.full and not await self._make_room():
-            return
+            return ""
         if draft.wait is Wait.NO and not draft.must_pass:
             publish(lambda event: self._delivery.put(event, time.monotonic()))
-            return
+            return ""
         changed = asyncio.Event()
         ticket = Ticket(lambda: _in_loop(loop, changed.set))
         publish(lambda event: self._delivery.put(event, time.monotonic(), ticket))
         await self._follow(draft, ticket, changed)
+        return ticket.outcome.token if ticket.outcome else ""
 
     def conflict(self, run: str) -> Conflict | None:
         """The conflict that ended a run, if one did."""
@@ -187,7 +195,11 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         self._resume = resume
 
     async def __aenter__(self) -> AsyncRun:
-        await self.record(self.core.start(await self._earlier() if self._resume else None))
+        earlier = await self._earlier() if self._resume else None
+        token = await self._send(self.core.start(earlier))
+        if earlier is not None:
+            # now that older attempts can add nothing, what they left is final
+            self.core.learn(await self._client.resume(self.task, after=token))
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -243,8 +255,8 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         for draft in drafts:
             await self._send(draft)
 
-    async def _send(self, draft: Draft) -> None:
-        await self._client.send(draft, lambda put: self.core.publish(draft, put))
+    async def _send(self, draft: Draft) -> str:
+        return await self._client.send(draft, lambda put: self.core.publish(draft, put))
 
     async def _earlier(self) -> Resume | None:
         if not await self._client.flush():

@@ -46,7 +46,7 @@ class StepCore:
         if error is not None:
             text = f"{type(error).__name__}: {error}"[:4000]
             return [Draft("step.failed", filled(step=self.id, title=self.title, error=text), Wait.SOFT)]
-        self._run.finish(self.id)
+        self._run.finish(self.id, self.result)
         data = filled(step=self.id, title=self.title, summary=self.summary, result=fit(self.result))
         return [Draft("step.completed", data, Wait.SOFT)]
 

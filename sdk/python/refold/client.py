@@ -50,9 +50,13 @@ class Refold(Client["Run"]):
         draft = Draft(type, plain(data), wait, counted=False)
         self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
 
-    def resume(self, task: str) -> Resume:
-        """What earlier attempts at a task left. Raises NoCheckpoint when there is nothing, Unavailable."""
-        return Resume.read(task, self.get(resume_path(task)))
+    def resume(self, task: str, *, after: str = "") -> Resume:
+        """What earlier attempts at a task left, at least up to the position token ``after``.
+
+        Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
+        """
+        document = self.get(resume_path(task), **({"after": after} if after else {}))
+        return Resume.read(task, document)
 
     def get(self, path: str, **params: Any) -> Any:
         """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
@@ -93,18 +97,22 @@ class Refold(Client["Run"]):
 
     # ---- for runs
 
-    def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> None:
-        """Put a draft in line and wait as it asks. ``publish`` gives the event to the function it is called with."""
+    def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> str:
+        """Put a draft in line and wait as it asks; returns its position token where it waited for one.
+
+        ``publish`` gives the event to the function it is called with.
+        """
         self._start()
         if self._delivery.full and not self._make_room():
-            return
+            return ""
         if draft.wait is Wait.NO and not draft.must_pass:
             publish(lambda event: self._delivery.put(event, time.monotonic()))
-            return
+            return ""
         changed = threading.Event()
         ticket = Ticket(changed.set)
         publish(lambda event: self._delivery.put(event, time.monotonic(), ticket))
         self._follow(draft, ticket, changed)
+        return ticket.outcome.token if ticket.outcome else ""
 
     def conflict(self, run: str) -> Conflict | None:
         """The conflict that ended a run, if one did."""
@@ -188,7 +196,11 @@ class Run(RunWords[None]):
         self._resume = resume
 
     def __enter__(self) -> Run:
-        self.record(self.core.start(self._earlier() if self._resume else None))
+        earlier = self._earlier() if self._resume else None
+        token = self._send(self.core.start(earlier))
+        if earlier is not None:
+            # now that older attempts can add nothing, what they left is final
+            self.core.learn(self._client.resume(self.task, after=token))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -248,8 +260,8 @@ class Run(RunWords[None]):
         for draft in drafts:
             self._send(draft)
 
-    def _send(self, draft: Draft) -> None:
-        self._client.send(draft, lambda put: self.core.publish(draft, put))
+    def _send(self, draft: Draft) -> str:
+        return self._client.send(draft, lambda put: self.core.publish(draft, put))
 
     def _earlier(self) -> Resume | None:
         if not self._client.flush():

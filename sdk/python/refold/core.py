@@ -48,31 +48,30 @@ class RunCore:
     def __init__(self, scope: Scope, *, settles: str, about: Mapping[str, Any]) -> None:
         self.scope = scope
         self.resumed: Resume | None = None
+        self.attempt = 1
         self.terminated = False
         self.failures_in_a_row = 0
         self._settles = settles
         self._about = about
-        self._finished: set[str] = set()
+        self._results: dict[str, Any] = {}
         self._settlement: dict[str, Any] | None = None
         self._reason: Reason | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._seq = 0
 
-    @property
-    def attempt(self) -> int:
-        """Which attempt at the task this run is, from 1."""
-        return self.resumed.attempt + 1 if self.resumed else 1
-
-    def start(self, resumed: Resume | None) -> Draft:
-        """The run begins, after what earlier attempts left."""
-        self.resumed = resumed
-        if resumed:
-            self._finished.update(resumed.finished_steps)
+    def start(self, earlier: Resume | None) -> Draft:
+        """The run begins, after earlier attempts; in doubt whether it may, it does not."""
+        self.attempt = earlier.attempt + 1 if earlier else 1
         data = {"attempt": self.attempt, "settles": self._settles, **self._about}
-        if resumed and not data.get("goal"):
-            data["goal"] = resumed.goal
-        return Draft("run.started", data, Wait.HARD if resumed else Wait.SOFT, must_pass=True)
+        if earlier and not data.get("goal"):
+            data["goal"] = earlier.goal
+        return Draft("run.started", data, Wait.HARD if earlier else Wait.SOFT, must_pass=True)
+
+    def learn(self, resumed: Resume) -> None:
+        """Take over what earlier attempts left, as it stands now that they can add nothing."""
+        self.resumed = resumed
+        self._results.update(resumed.results)
 
     def publish(self, draft: Draft, put: Callable[[dict[str, Any]], None]) -> None:
         """Give the draft its envelope and number, and put it in line, in one go."""
@@ -83,13 +82,17 @@ class RunCore:
             self._seq += draft.counted
             put(envelope(draft, self.scope, seq=self._seq if draft.counted else 0))
 
-    def finish(self, step: str) -> None:
-        """A step is done, in this attempt or an earlier one."""
-        self._finished.add(step)
+    def finish(self, step: str, result: Any) -> None:
+        """A step is done."""
+        self._results[step] = result
 
     def done(self, step: str) -> bool:
         """Whether a step is done, in this attempt or an earlier one."""
-        return step in self._finished
+        return step in self._results
+
+    def result(self, step: str) -> Any:
+        """The result of a finished step. Raises KeyError."""
+        return self._results[step]
 
     def ended(self, failed: bool) -> None:
         """A step or call ended."""
@@ -157,6 +160,15 @@ class RunWords(Vocabulary[R]):
     def pending(self, steps: Iterable[str]) -> list[str]:
         """The steps that are still to do, in the order given."""
         return [step for step in steps if not self.core.done(step)]
+
+    def result(self, step: str) -> Any:
+        """What a finished step, of this attempt or an earlier one, gave as its result. Raises KeyError."""
+        return self.core.result(step)
+
+    def skip(self, step: str, reason: str = "") -> R:
+        """A step will not be done."""
+        self.core.finish(step, None)
+        return self.record(Draft("step.skipped", filled(step=step, reason=reason)))
 
     def settle(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +23,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Resume:
-    """What earlier attempts at a task left. ``raw`` is the whole document as the backend answered it."""
+    """What earlier attempts at a task left.
+
+    ``results`` holds the finished steps, which must not be repeated, in the plan's order, with what each gave;
+    ``cursor`` is the first planned step that is not done; ``checkpoint`` the data of the last ``checkpoint.saved``.
+    ``raw`` is the whole document as the backend answered it.
+    """
 
     task: str
     status: str = ""
@@ -31,8 +36,8 @@ class Resume:
     attempt: int = 0
     run: str = ""
     plan: tuple[Mapping[str, Any], ...] = ()
-    current_step: str = ""
-    finished_steps: tuple[str, ...] = ()
+    cursor: str = ""
+    results: Mapping[str, Any] = field(default_factory=dict)
     in_flight: tuple[Call, ...] = ()
     checkpoint: Any = None
     raw: Mapping[str, Any] = field(default_factory=dict)
@@ -47,16 +52,17 @@ class Resume:
             attempt=int(document.get("attempt") or 0),
             run=str(document.get("run") or ""),
             plan=tuple(document.get("plan") or ()),
-            current_step=str(document.get("current_step") or ""),
-            finished_steps=tuple(_names(document.get("finished_steps") or ())),
+            cursor=str(document.get("cursor") or ""),
+            results={step["step"]: step.get("result") for step in document.get("finished_steps") or ()},
             in_flight=tuple(_call(raw) for raw in document.get("in_flight") or ()),
-            checkpoint=document.get("checkpoint"),
+            checkpoint=(document.get("checkpoint") or {}).get("data"),
             raw=document,
         )
 
-    def finished(self, step: str) -> bool:
-        """Whether a step is done and must not be repeated."""
-        return step in self.finished_steps
+    @property
+    def finished_steps(self) -> tuple[str, ...]:
+        """The steps that are done and must not be repeated."""
+        return tuple(self.results)
 
     def in_flight_call(self, key: str) -> Call | None:
         """The call with this idempotency key that an earlier attempt began and whose end nobody knows."""
@@ -66,10 +72,6 @@ class Resume:
 def resume_path(task: str) -> str:
     """Where the document of a task is; its name is one segment, whatever it contains."""
     return f"/v1/tasks/{quote(task, safe='')}/resume"
-
-
-def _names(steps: Iterable[Any]) -> list[str]:
-    return [str(step.get("step") or step.get("id")) if isinstance(step, Mapping) else str(step) for step in steps]
 
 
 def _call(raw: Mapping[str, Any]) -> Call:

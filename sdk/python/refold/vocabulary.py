@@ -52,10 +52,6 @@ class Vocabulary(ABC, Generic[R]):
         """Replace the plan. A text is a step's id; a mapping has ``id`` and may have ``title`` and ``status``."""
         return self.record(Draft("plan.updated", {"steps": plan_steps(steps), **filled(reason=reason)}))
 
-    def skip(self, step: str, reason: str = "") -> R:
-        """A step will not be done."""
-        return self.record(Draft("step.skipped", filled(step=step, reason=reason)))
-
     def decide(
         self,
         chosen: str,
