@@ -43,8 +43,9 @@ class Blanks:
         self._of: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {}
         for table in tables:
             own = [column for column in table.columns if column.name not in ("org", "key")]
-            pk = tuple(column.name for column in own if column.primary_key)
-            self._of[table.name] = ({column.name: column.info["blank"] for column in own}, pk)
+            pk = tuple(str(column.name) for column in own if column.primary_key)
+            # names are a subclass of str in SQLAlchemy, which orjson refuses as a key
+            self._of[table.name] = ({str(column.name): column.info["blank"] for column in own}, pk)
 
     def row(self, table: str, pk: tuple[Any, ...]) -> dict[str, Any]:
         """A blank row with its primary key filled in."""

@@ -44,8 +44,8 @@ def of_run(conn: Connection, table: Table, org: str, run_key: str) -> list[Docum
 
 def _document(table: Table, row: Document) -> Document:
     """Without ``org`` and ``key``; a name that was cut for the index is whole again."""
-    row.pop("org")
-    row.pop("key")
+    # SQLAlchemy's names are a subclass of str, which orjson refuses as a key
+    row = {str(name): value for name, value in row.items() if name not in ("org", "key")}
     whole = row.pop("full", "")
     if whole:
         row[_named_column(table)] = whole
