@@ -71,12 +71,13 @@ async def check(redis: Redis, partition: int, after: Position) -> Health:
 
 async def unreadable_entries(redis: Redis, key: str) -> list[str]:
     """Ids of the entries of a log that are no events, whoever wrote them. Raises Transient."""
-    unreadable, start = [], "-"
+    unreadable: list[str] = []
+    start = "-"
     with redis_errors():
         if await redis.type(key) != b"stream":
             return []
         while True:
-            entries: list[Any] = await redis.xrange(key, start, "+", count=_SCAN)
+            entries: Any = await redis.xrange(key, start, "+", count=_SCAN)
             if not entries:
                 return unreadable
             for entry_id, fields in entries:

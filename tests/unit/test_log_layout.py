@@ -1,0 +1,26 @@
+"""Names of keys, and which types are written about a run by others."""
+
+from __future__ import annotations
+
+import re
+
+from events.log.layout import keys_of
+from events.log.log import OUTSIDERS
+from events.registry import EVENT_TYPES
+
+
+def test_all_keys_of_a_partition_share_its_hash_tag() -> None:
+    for partition in (0, 7, 1023):
+        keys = keys_of(partition)
+        assert {re.findall(r"\{(.+?)\}", key)[0] for key in keys} == {str(partition)}
+        assert len(set(keys)) == len(keys)
+
+
+def test_partitions_share_no_key() -> None:
+    assert not set(keys_of(1)) & set(keys_of(11))
+
+
+def test_outsiders_are_types_of_a_run() -> None:
+    """A renamed type must not fall out of the exception unnoticed."""
+    assert EVENT_TYPES.keys() >= OUTSIDERS
+    assert {EVENT_TYPES[name].keyed_by for name in OUTSIDERS} <= {"task", "settlement", "feedback", "discarded"}
