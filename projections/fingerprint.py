@@ -30,7 +30,7 @@ def fingerprint(projection: Projection) -> str:
         "name": projection.name,
         "version": projection.version,
         "events": {name: EVENT_TYPES[name].version for name in projection.handles},
-        "tables": {table.name: _table(table) for table in projection.tables},
+        "tables": {str(table.name): _table(table) for table in projection.tables},
     }
     return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
@@ -47,8 +47,8 @@ def _check(projection: Projection) -> None:
 
 def _table(table: Table) -> dict[str, Any]:
     return {
-        "key": [column.name for column in table.primary_key.columns],
-        "columns": {column.name: [type(column.type).__name__, bool(column.nullable)] for column in table.columns},
+        "key": [str(column.name) for column in table.primary_key.columns],
+        "columns": {str(column.name): [type(column.type).__name__, bool(column.nullable)] for column in table.columns},
         "indexes": sorted(
             [str(index.name), [str(expression) for expression in index.expressions], bool(index.unique)]
             for index in table.indexes

@@ -36,12 +36,14 @@ def ensure_first_generation(
             log.write_now(lambda conn: ownership.release(conn, lease, 0, owner))
 
 
-def create_store(projection: Projection, stores: Stores, log: Database, name: str) -> GenerationStore:
+def create_store(
+    projection: Projection, stores: Stores, log: Database, name: str, *, strict: bool = False
+) -> GenerationStore:
     """The store of a generation with its tables; they are made if they are not there."""
     partitions = log.read_now(archive.partition_count)
     if partitions is None:
         raise SetupError("the log was not created yet: start the backend (`refold up`) first")
-    store = GenerationStore(projection, stores.generation(name))
+    store = GenerationStore(projection, stores.generation(name), strict=strict)
     store.create(partitions)
     return store
 

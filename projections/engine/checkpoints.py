@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, false, func, select, update
+from sqlalchemy import Connection, Table, false, func, select, update
 
 from events.errors import Fenced
 from events.event import START, Position
 from projections.engine.fold import PartitionKey
-from projections.engine.tables import checkpoints, dead_letters, parked_keys
+from projections.engine.tables import checkpoints, parked_keys
 
 SUSPICIOUS = 2
 """Owners that vanished at one checkpoint before its batch is taken in single steps."""
@@ -155,9 +155,9 @@ def new_rows(partitions: int) -> list[dict[str, Any]]:
     return [{"partition": partition, **fresh} for partition in range(partitions)]
 
 
-def count_dead_letters(conn: Connection) -> int:
-    """Dead letters of the generation."""
-    return int(conn.execute(select(func.count()).select_from(dead_letters)).scalar_one())
+def count(conn: Connection, table: Table) -> int:
+    """Rows of a table."""
+    return int(conn.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def _set_if(conn: Connection, partition: int, expected_epoch: int, **values: Any) -> None:

@@ -24,16 +24,19 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Shape:
-    """One read-model table. ``columns`` are those of a projection's row: all but ``org`` and ``key``."""
+    """One read-model table. ``columns`` are those of a projection's row: all but ``org`` and ``key``.
 
-    def __init__(self, table: Table) -> None:
+    ``strict`` passes JSON values of a put through their text, so that nothing but what is stored can be read back.
+    """
+
+    def __init__(self, table: Table, *, strict: bool = False) -> None:
         self.table = table
-        self.name = table.name
-        keys = [column.name for column in table.primary_key.columns]
+        self.name = str(table.name)
+        keys = [str(column.name) for column in table.primary_key.columns]
         if keys[:2] != ["org", "key"]:
             raise SetupError(f"table {table.name}: its primary key begins with org and key; use read_model_table")
         self.key_columns = tuple(keys)
-        self.all_columns = ("org", "key", *(c.name for c in table.columns if c.name not in ("org", "key")))
+        self.all_columns = ("org", "key", *(str(c.name) for c in table.columns if c.name not in ("org", "key")))
         self.columns = self.all_columns[2:]
         self._column_set = frozenset(self.columns)
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
@@ -41,6 +44,7 @@ class Shape:
         self._pk_of = _picker(self.key_columns[2:])
         self._values_of = _picker(self.columns)
         self._checked = [(name, kind) for name, kind in self._kinds if kind in (int, float)]
+        self._through_text = [name for name, kind in self._kinds if kind is None] if strict else []
         self._seen: set[tuple[type, ...]] = set()
         self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
         self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
@@ -61,6 +65,8 @@ class Shape:
             value = row[name]
             if value is not None:
                 row[name] = _whole(self.name, name, value) if kind is int else _real(self.name, name, value)
+        for name in self._through_text:
+            row[name] = orjson.loads(orjson.dumps(row[name], option=orjson.OPT_SORT_KEYS))
         return row
 
     def row_key(self, org: str, key: str, row: Row) -> RowKey:
@@ -99,9 +105,9 @@ class Shape:
                 raise TypeError(f"{self.name}.{name} takes {kind.__name__}, not {type(value).__name__}")
 
 
-def shapes_of(projection: Projection) -> dict[str, Shape]:
+def shapes_of(projection: Projection, *, strict: bool = False) -> dict[str, Shape]:
     """Shapes of a projection's tables by name."""
-    return {table.name: Shape(table) for table in projection.tables}
+    return {str(table.name): Shape(table, strict=strict) for table in projection.tables}
 
 
 _LOADS: dict[type | None, Callable[[Any], Any]] = {None: orjson.loads, bool: bool}

@@ -20,12 +20,15 @@ _LETTER_COLUMNS = tuple(column.name for column in tables.dead_letters.columns)
 
 
 class GenerationStore:
-    """A projection's tables in a database of their own. Created once, never altered."""
+    """A projection's tables in a database of their own. Created once, never altered.
 
-    def __init__(self, projection: Projection, db: Database) -> None:
+    ``strict`` folds hand every JSON value on as its text reads, at a price: for checks.
+    """
+
+    def __init__(self, projection: Projection, db: Database, *, strict: bool = False) -> None:
         self.projection = projection
         self.db = db
-        self.shapes: dict[str, Shape] = shapes_of(projection)
+        self.shapes: dict[str, Shape] = shapes_of(projection, strict=strict)
 
     def create(self, partitions: int) -> None:
         """Create all tables and a checkpoint before the first event for each partition, if they are not there."""

@@ -1,4 +1,4 @@
-"""What the engine's tests work on: a small projection with every hazard, an archive to fill, a naive fold to agree with.
+"""What the engine's tests work on: a projection with every hazard, an archive to fill, a naive fold to agree with.
 
 The projection reads rows that it named, rows that it did not name, deletes rows, and fails or dies when told to.
 """
@@ -71,9 +71,7 @@ def _tally(recorded: Recorded, rows: Rows) -> Put:
     total = (old["total"] if old else 0.0) * 0.5 + len(recorded.event.data)
     recent = [*(old["recent"] if old else []), recorded.event.id][-3:]
     last = recorded.event.id
-    return Put(
-        "tallies", {"events": events, "total": total, "even": events % 2 == 0, "last": last, "recent": recent}
-    )
+    return Put("tallies", {"events": events, "total": total, "even": events % 2 == 0, "last": last, "recent": recent})
 
 
 def names(recorded: Recorded) -> Iterable[RowRef]:
@@ -99,7 +97,15 @@ TOY = Projection(
 def event(type_: str, id_: str, task: str, data: Mapping[str, Any] | None = None, **envelope: Any) -> Event:
     """An admitted event of a task."""
     return admit(
-        {"type": type_, "id": id_, "task": task, "run": "r", "time": "2026-03-01T10:00:00Z", "data": data or {}, **envelope}
+        {
+            "type": type_,
+            "id": id_,
+            "task": task,
+            "run": "r",
+            "time": "2026-03-01T10:00:00Z",
+            "data": data or {},
+            **envelope,
+        }
     )
 
 
@@ -191,7 +197,9 @@ def naive(logs: Mapping[int, Sequence[tuple[Position, Event]]]) -> dict[str, lis
         discarded = {
             (e.org, e.key, p.event_id)
             for _, e in log
-            if isinstance(p := decode_payload(e), DeadletterDiscarded) and p.projection == "toy"
+            if e.type == "deadletter.discarded"
+            and isinstance(p := decode_payload(e), DeadletterDiscarded)
+            and p.projection == "toy"
         }
         for position, e in log:
             identity = (e.org, e.key, e.id)
@@ -209,7 +217,14 @@ def naive(logs: Mapping[int, Sequence[tuple[Position, Event]]]) -> dict[str, lis
             except Exception as error:  # noqa: BLE001 - the reference does what the engine must do
                 parked.setdefault((e.org, e.key), (e.org, e.key, partition, *position))
                 cause = "waiting" if isinstance(error, LookupError) else "poison"
-                letters.append((partition, *position, e.id, "newer_version" if e.schemaversion > 1 and cause == "poison" else cause))
+                letters.append(
+                    (
+                        partition,
+                        *position,
+                        e.id,
+                        "newer_version" if e.schemaversion > 1 and cause == "poison" else cause,
+                    )
+                )
                 continue
             for change in changes:
                 if isinstance(change, Drop):
