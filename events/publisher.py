@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -26,7 +27,8 @@ from events.database import Database
 from events.door import MAX_EVENT_BYTES, admit_all
 from events.errors import Fenced, LogFull, Refused, Transient
 from events.event import Event, Position
-from events.log.log import Appended, Log
+from events.keys import partition_of
+from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
 from events.tokens import write_token
 
@@ -34,6 +36,9 @@ Ack = Literal["durable", "fast"]
 Status = Literal["stored", "duplicate", "conflict", "refused", "accepted"]
 
 TIMEOUT_S = 30.0
+OUTAGE_S = 3.0
+"""How long a call tries to reach Redis again: a restart takes less, and for a longer outage the caller is told."""
+
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -76,6 +81,7 @@ class Publisher:
         self.watermarks = Watermarks(redis, db)
         self._redis = redis
         self._db = db
+        self._partitions = partitions
         self._log = Log(redis, partitions, Archive(db))
         self._timeout_s = timeout_s
         self._max_event_bytes = max_event_bytes
@@ -135,18 +141,42 @@ class Publisher:
         return outcomes
 
     async def _append(self, events: Sequence[Event], deadline: float) -> list[Appended]:
-        """Append; a closed partition is opened, a full log waited for, as long as there is time."""
-        pause_s = _FIRST_PAUSE_S
-        while True:
+        """Append, partition by partition: what one has taken is not sent again because another is closed."""
+        groups: dict[int, list[int]] = {}
+        for index, event in enumerate(events):
+            groups.setdefault(partition_of(event.org, event.key, self._partitions), []).append(index)
+        answers = await asyncio.gather(
+            *(self._append_to(p, [events[index] for index in group], deadline) for p, group in groups.items()),
+            return_exceptions=True,
+        )
+        appended: dict[int, Appended] = {}
+        for group, answer in zip(groups.values(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            appended.update(zip(group, answer, strict=True))
+        return [appended[index] for index in range(len(events))]
+
+    async def _append_to(self, partition: int, events: Sequence[Event], deadline: float) -> list[Appended]:
+        """Append to one partition. A closed one is opened, a full one waited for, as long as there is time.
+
+        A short outage of Redis is waited for, too; what it had taken already is then answered as a duplicate.
+        """
+        began, pause_s, appended = time.monotonic(), _FIRST_PAUSE_S, list[Appended]()
+        while len(appended) < len(events):
             try:
-                return await self._log.append(events)
-            except (Fenced, LogFull) as closed:
-                if time.monotonic() + pause_s > deadline:
+                appended += await self._log.append(events[len(appended) : len(appended) + MAX_CALL])
+                continue
+            except Transient as error:
+                passes = isinstance(error, Fenced | LogFull)
+                if time.monotonic() + pause_s > (deadline if passes else min(deadline, began + OUTAGE_S)):
                     raise
-                if isinstance(closed, Fenced):
-                    await open_partition(self._redis, self._db, closed.context["partition"])
+                if isinstance(error, Fenced):
+                    # when it cannot be opened just now, the next append says why
+                    with suppress(Transient):
+                        await open_partition(self._redis, self._db, partition)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        return appended
 
     async def _settle(self, appended: Sequence[Appended], deadline: float) -> list[Outcome]:
         """Wait until the archive holds each event, and answer what it says; append again what recovery voided."""

@@ -20,6 +20,7 @@ POLL_S = 0.25
 """How often SQL is looked at while somebody waits, should wake-ups not come through."""
 
 _RETRY_S = 0.5
+_LISTEN_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Watermarks:
         self._seen: dict[int, Position] = {}
         self._advanced = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
+        self._stopping = False
 
     def start(self) -> None:
         """Begin to listen, on a connection of its own. Call it once, inside the event loop."""
@@ -44,6 +46,8 @@ class Watermarks:
     async def stop(self) -> None:
         """End listening; whoever waits goes on with looks at SQL."""
         if self._listener is not None:
+            # the client can swallow a cancellation while it reconnects; the flag ends the loop all the same
+            self._stopping = True
             self._listener.cancel()
             with suppress(asyncio.CancelledError):
                 await self._listener
@@ -86,12 +90,12 @@ class Watermarks:
             self._advanced = asyncio.Event()
 
     async def _listen(self) -> None:
-        while True:
+        while not self._stopping:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.subscribe(ARCHIVED_CHANNEL)
-                    while True:
-                        message = await pubsub.get_message(timeout=60)
+                    while not self._stopping:
+                        message = await pubsub.get_message(timeout=_LISTEN_S)
                         if message is not None:
                             self._hear(message["data"])
             except (RedisError, OSError) as error:
