@@ -8,7 +8,19 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 
-from services.api import deadletters, events, health, log, problems, projections, runs
+from services.api import (
+    beliefs,
+    cards,
+    deadletters,
+    events,
+    health,
+    log,
+    problems,
+    projections,
+    runs,
+    settlements,
+    tasks,
+)
 from services.api.body import MAX_BODY_BYTES, install_too_large
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
@@ -41,7 +53,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
-    for module in (events, runs, projections, deadletters, log, health):
+    for module in (events, tasks, runs, settlements, cards, beliefs, projections, deadletters, log, health):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

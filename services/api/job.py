@@ -52,7 +52,7 @@ class _Job:
                 if now is None or now == before:
                     continue
                 built = now
-            return {"generation": built.name}
+            return {"generation": built.number}
 
     def verify(self, projections: Sequence[Projection]) -> dict[str, Any]:
         """Verify them one after the other."""
@@ -81,7 +81,8 @@ class _Throttled:
 
 
 def _progress(progress: Progress) -> None:
-    _say(progress={"phase": progress.phase, "events": progress.done, "total": progress.total})
+    known = {"phase": progress.phase, "events": progress.done, "total": progress.total}
+    _say(progress={**known, "events_per_s": progress.events_per_s})
 
 
 def _say(**value: Any) -> None:

@@ -45,7 +45,7 @@ class Job:
     def document(self) -> dict[str, Any]:
         """What the API shows of it. ``eta_s`` is None where nothing can be told yet."""
         events, total = self.progress.get("events", 0), self.progress.get("total", 0)
-        rate = events / max(self.seconds, 1e-9)
+        rate = self.progress.get("events_per_s") or events / max(self.seconds, 1e-9)
         return {
             "id": self.id,
             "kind": self.kind,

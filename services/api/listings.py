@@ -30,9 +30,7 @@ _IS_RUN_START = text("event_log.type = 'run.started'")
 def run_events(conn: Connection, org: str, run: str, page: Page) -> dict[str, Any]:
     """A page of the events of a run, by partition and position. Raises Problem when there is no such run."""
     of_run = (event_log.c.org == org, event_log.c.run == run, _OF_A_RUN)
-    columns = ("verdict", "ref_epoch", "ref_n", "received_ms", *_EVENT)
-    query = select(*_PLACE, *(event_log.c[name] for name in columns)).where(*of_run)
-    rows = conn.execute(_paged(query, _PLACE, page)).all()
+    rows = conn.execute(_paged(_events_query().where(*of_run), _PLACE, page)).all()
     if not rows and page.cursor is None and not conn.execute(select(exists().where(*of_run))).scalar():
         raise Problem(404, "no_run", f"no event of run {run!r} is archived")
     return _answer(page, rows, 3, _event_document)
@@ -61,11 +59,36 @@ def run_summary(conn: Connection, org: str, run: str) -> dict[str, Any]:
     return {**document, "events": counted[0], "terminated": end}
 
 
+def system_prompt(conn: Connection, org: str, task: str, run: str) -> dict[str, Any] | None:
+    """The system prompt that a run was started with: its digest, and the text where any run of the task brought it."""
+    query = select(event_log.c.run, event_log.c.data).where(
+        event_log.c.org == org, event_log.c.task == task, event_log.c.verdict == "effective", _IS_RUN_START
+    )
+    prompts = [(row.run, orjson.loads(row.data).get("system_prompt")) for row in conn.execute(query.order_by(*_PLACE))]
+    mine = next((prompt for of_run, prompt in prompts if of_run == run and prompt), None)
+    if mine is None:
+        return None
+    texts = (p["content"] for _, p in prompts if p and p["digest"] == mine["digest"] and p.get("content") is not None)
+    return {"digest": mine["digest"], "content": next(texts, None)}
+
+
+def event_at(conn: Connection, org: str, partition: int, position: Position) -> dict[str, Any] | None:
+    """The event at a position, when it is this org's."""
+    here = (event_log.c.partition == partition, event_log.c.epoch == position.epoch, event_log.c.n == position.n)
+    row = conn.execute(_events_query().where(*here, event_log.c.org == org)).one_or_none()
+    return None if row is None else _event_document(row)
+
+
 def _first(conn: Connection, conditions: tuple[ColumnElement[bool] | Any, ...], type: str) -> Row[Any] | None:
     columns = (event_log.c[name] for name in _RUN_COLUMNS)
     return conn.execute(
         select(*columns).where(*conditions, event_log.c.type == type).order_by(*_PLACE).limit(1)
     ).one_or_none()
+
+
+def _events_query() -> Select[Any]:
+    columns = ("verdict", "ref_epoch", "ref_n", "received_ms", *_EVENT)
+    return select(*_PLACE, *(event_log.c[name] for name in columns))
 
 
 def _paged(query: Select[Any], place: tuple[Any, ...], page: Page) -> Select[Any]:

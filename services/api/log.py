@@ -14,7 +14,6 @@ from events.tokens import write_token
 from services.api.deps import BackendDep, OrgDep
 from services.api.listings import rfc3339
 from services.api.paging import PageParam
-from services.api.problems import Problem
 
 router = APIRouter(tags=["log"])
 
@@ -30,7 +29,7 @@ async def log(backend: BackendDep, org: OrgDep) -> dict[str, Any]:
             "events": count_events(conn),
             "partitions": backend.partitions,
             "watermarks": {str(partition): str(position) for partition, position in sorted(marks.items())},
-            "token": write_token(marks.items()),
+            "token": write_token(mark for mark in marks.items() if mark[1].n >= 0),
             "has_refused": bool(conn.execute(refused).scalar()),
         }
 
@@ -40,9 +39,7 @@ async def log(backend: BackendDep, org: OrgDep) -> dict[str, Any]:
 @router.get("/v1/refused")
 async def refused(backend: BackendDep, org: OrgDep, page: PageParam) -> dict[str, Any]:
     """Events that were refused or conflicted, the newest first, with the reason and the event as it came."""
-    if page.cursor is not None and (len(page.cursor) != 1 or not isinstance(page.cursor[0], int)):
-        raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
-    before = page.cursor[0] if page.cursor else None
+    before = page.offset or None
     found = await backend.db.read(lambda conn: read_refusals(conn, org, before=before, limit=page.limit + 1))
     shown = found[: page.limit]
     return page.answer([_document(one) for one in shown], [shown[-1].number] if len(found) > page.limit else None)

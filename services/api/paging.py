@@ -27,9 +27,18 @@ class Page:
         """The document of a page; ``last`` is the place of its last item, None when nothing follows."""
         return {"items": items, "next_cursor": None if last is None else encode_cursor([self.order, *last])}
 
+    @property
+    def offset(self) -> int:
+        """The place in a list whose cursors are numbers. Raises Problem for another kind of cursor."""
+        if self.cursor is None:
+            return 0
+        if len(self.cursor) != 1 or not isinstance(self.cursor[0], int) or self.cursor[0] < 0:
+            raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
+        return self.cursor[0]
+
     def slice(self, items: list[Any]) -> dict[str, Any]:
         """The page of a list that is small enough to be had whole, in its own stable order."""
-        start = int(self.cursor[0]) if self.cursor else 0
+        start = self.offset
         end = start + self.limit
         return self.answer(items[start:end], [end] if end < len(items) else None)
 

@@ -51,7 +51,7 @@ async def _reached(backend: Backend, name: str, after: str) -> bool:
 def _status(status: ProjectionStatus) -> dict[str, Any]:
     return {
         "name": status.name,
-        "generation": f"{status.name}__g{status.generation}" if status.generation else None,
+        "generation": status.generation or None,
         "lag_events": status.lag_events,
         "lag_s": round(status.lag_s, 3),
         "state": status.state,

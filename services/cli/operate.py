@@ -111,10 +111,9 @@ def rebuild(
                 console().print(f"[red]{one}[/red] failed: ", end="")
                 console().print(one_line(done[-1]["error"], 600), markup=False)
             else:
-                rate = done[-1]["events"] / max(done[-1]["seconds"], 1e-9)
                 console().print(
                     f"[green]{one}[/green] refolded: {done[-1]['events']:,} events in "
-                    f"{duration(done[-1]['seconds'])} ({rate:,.0f} events/s), reads now use {done[-1]['generation']}"
+                    f"{duration(done[-1]['seconds'])} ({done[-1]['events_per_s']:,} events/s folded); reads now use generation {done[-1]['generation']}"
                 )
     if any(one["state"] == "failed" for one in done):
         raise typer.Exit(NO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,26 +45,32 @@ def print_lines(values: Iterable[Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", empty: str = "none") -> None:
-    """A table; a column whose name ends with ``#`` is right-aligned, one that ends with ``~`` may be cut."""
+    """A table. ``name#`` is right-aligned; ``name~`` takes what width is left, on one line, cut where it must be."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
-    for column in columns:
-        name = column.rstrip("#~")
-        if column.endswith("#"):
-            table.add_column(name, justify="right", no_wrap=True)
-        elif column.endswith("~"):
-            table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
-        else:
-            table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+    cells = [[_cell(value) for value in row] for row in rows]
     out = console()
-    if table.row_count:
-        out.print(table)
-    else:
+    if not cells:
         out.print(f"[dim]{empty}[/dim]")
+        return
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    widths = [max(len(Text.from_markup(row[index])) for row in cells) for index in range(len(columns))]
+    for index, column in enumerate(columns):
+        name = column.rstrip("#~")
+        if column.endswith("~"):
+            others = sum(max(width, len(columns[other])) for other, width in enumerate(widths) if other != index)
+            room = max(20, out.width - others - 3 * len(columns) - 2)
+            for row in cells:
+                cut = Text.from_markup(row[index])
+                cut.truncate(room, overflow="ellipsis")
+                row[index] = _escape(cut.plain)
+        right: Literal["left", "right"] = "right" if column.endswith("#") else "left"
+        table.add_column(name, justify=right, no_wrap=column[-1:] in ("#", "~"), overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    out.print(table)
 
 
 def print_fields(title: str, fields: Iterable[tuple[str, Any]]) -> None:

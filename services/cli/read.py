@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from services.cli.client import connected, segment
+from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import one_line, print_lines, print_table
+from services.cli.output import console, one_line, print_fields, print_json, print_lines, print_table
 
 Run = Annotated[str, typer.Option("--run", metavar="ID", help="The run.")]
 
@@ -17,6 +18,11 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("runs")(runs)
     app.command("events")(events)
+    app.command("task")(task)
+    app.command("resume")(resume)
+    app.command("cards")(cards)
+    app.command("settlements")(settlements)
+    app.command("beliefs")(beliefs)
 
 
 def runs(
@@ -52,3 +58,167 @@ def events(run: Run, limit: Limit = None, data: Data = None, url: Url = None, as
 
 def _verdict(event: dict[str, str]) -> str:
     return "" if event["verdict"] == "effective" else event["verdict"]
+
+
+Task = Annotated[str, typer.Argument(metavar="ID", help="The task (the run, where runs have no task).")]
+
+
+def task(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show where a task stands."""
+    with connected(data, url) as client:
+        found = client.get(f"/v1/tasks/{segment(task)}")
+    if as_json:
+        print_json(found)
+        return
+    _print_task(found)
+    rows = [(one["attempt"], one["run"], one.get("started"), _end(one)) for one in found["runs"]]
+    print_table(("attempt#", "run", "started", "end"), rows, title="Runs", empty="no runs")
+    _print_decisions(found)
+
+
+def resume(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what a new process needs to go on with a task."""
+    with connected(data, url) as client:
+        found = client.get(f"/v1/tasks/{segment(task)}/resume")
+    if as_json:
+        print_json(found)
+        return
+    _print_task(found)
+    rows = [(one["step"], one["status"], one_line(one.get("summary"), 120)) for one in found["finished_steps"]]
+    print_table(("finished step", "", "summary~"), rows, title="Never repeat", empty="no step is finished")
+    calls = [(one["name"], one_line(one.get("arguments"), 120), one["status"]) for one in found["in_flight"]]
+    if calls:
+        print_table(("call", "arguments~", "status"), calls, title="In flight")
+    session = (found["session_state"] or {}).get("state") or {}
+    print_fields("Session", [(name, session.get(name)) for name in ("goal", "current_phase", "pending_task")])
+    console().print(f"[dim]go on as attempt {found['next_attempt']}; --json has all of it[/dim]")
+
+
+def _print_task(found: dict[str, Any]) -> None:
+    totals = found["totals"]
+    counts = f"{totals['events']} events, {totals['steps_done']}/{totals['steps']} steps, {totals['calls']} calls"
+    print_fields(
+        found["task"],
+        [
+            ("status", found["status"]),
+            ("why", " ".join(part for part in (found["reason"], one_line(found["detail"], 200)) if part)),
+            ("goal", one_line(found["goal"], 300)),
+            ("at step", found["cursor"] or found["current_step"]),
+            ("so far", counts),
+            ("blockers", [one["blocker"] for one in found["blockers"] if one["open"]]),
+            ("waits for", [one["approval"] for one in found["approvals"] if one["pending"]]),
+            ("note", _note(found["read"])),
+        ],
+    )
+    rows = [
+        (one["step"], one["status"], one_line(one.get("title") or one.get("summary"), 120)) for one in found["plan"]
+    ]
+    if rows:
+        print_table(("step", "status", "what~"), rows, title="Plan")
+
+
+def _print_decisions(found: dict[str, Any]) -> None:
+    rows = [(one_line(one["chosen"], 70), one_line(one.get("rationale"), 200)) for one in found["decisions"][-10:]]
+    if rows:
+        print_table(("decided", "because~"), rows, title="Latest decisions")
+
+
+def _end(run: dict[str, Any]) -> str:
+    return run.get("reason") or ("over" if run["over"] else "goes on")
+
+
+def _note(read: dict[str, Any]) -> str:
+    """What must be known about the read model that answered; empty when all is well."""
+    said = {
+        "stale": "made by other code: run `refold rebuild`",
+        "incomplete": "incomplete: an event could not be folded, see `refold deadletters list`",
+    }
+    notes = [text for name, text in said.items() if read[name]]
+    return "; ".join(notes if read["reached"] else [*notes, "older than asked for"])
+
+
+def cards(
+    task: Annotated[str, typer.Option("--task", metavar="ID", help="The task.")],
+    every: Annotated[bool, typer.Option("--all", help="Superseded and invalidated ones too.")] = False,
+    limit: Limit = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the memory cards of a task, the most valuable first."""
+    with connected(data, url) as client:
+        found = list(client.items("/v1/cards", limit, task=task, status="" if every else "active"))
+    if as_json:
+        print_lines(found)
+        return
+    rows = [(one["value"], one["uses"], one["source"], ", ".join(one["reasons"]), one["summary"]) for one in found]
+    print_table(("value#", "used#", "from", "why", "summary~"), rows, empty=f"task {task} has no cards")
+
+
+def settlements(
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="The state of this session.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a run that is being settled.")] = 5.0,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the notes that a run left, or the state that the next context of a session starts from."""
+    if (run is None) == (session is None):
+        raise CliError("give --run or --session", USAGE)
+    with connected(data, url) as client:
+        if run is not None:
+            found = client.get(f"/v1/runs/{segment(run)}/settlement", wait_s=wait)
+        else:
+            found = client.get(f"/v1/sessions/{segment(session or '')}/state")
+    if as_json:
+        print_json(found)
+        return
+    state = found.get("session_state") or found.get("state") or {}
+    print_fields(
+        f"run {run}" if run else f"session {session}",
+        [
+            ("settled by", found.get("by")),
+            ("run ended", found.get("reason")),
+            ("degraded", found.get("degraded_reason")),
+            ("evidence", found.get("evidence")),
+            *((name.replace("_", " "), state.get(name)) for name in _STATE_FIELDS),
+            ("reflections", found.get("reflections")),
+            ("learnings", found.get("learnings")),
+            ("since then", [one_line(one["evidence"], 200) for one in found.get("evidence_since", [])]),
+            ("note", _note(found["read"])),
+        ],
+    )
+
+
+_STATE_FIELDS = (
+    "goal",
+    "current_phase",
+    "pending_task",
+    "completed_actions",
+    "key_decisions",
+    "rejected_paths",
+    "open_questions",
+    "action_items",
+)
+
+
+def beliefs(
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")] = None,
+    limit: Limit = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what an agent or a user's agents have learned (neither: the organisation's), the most confident first."""
+    with connected(data, url) as client:
+        found = list(client.items("/v1/beliefs", limit, agent=agent, user=user))
+    if as_json:
+        print_lines(found)
+        return
+    rows = [
+        (f"{one['confidence']:.2f}", one["status"], one["supports"], one["against"], one["statement"] or one["belief"])
+        for one in found
+    ]
+    print_table(("confidence#", "status", "for#", "against#", "statement~"), rows, empty="no beliefs yet")

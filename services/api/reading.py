@@ -1,0 +1,57 @@
+"""Reading one read model for a request: a document or a page, with what its reader must know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, exists, select
+
+from projections.engine import tables
+from services.composition import Backend
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """What a read found, and how far the read model was.
+
+    ``note`` says which generation answered, whether it had ``reached`` the token asked for, whether it is ``stale``
+    (made by other code) and whether it is ``incomplete`` (an event of this key could not be folded).
+    """
+
+    value: Any
+    note: dict[str, Any]
+
+
+async def read(
+    backend: Backend,
+    projection: str,
+    work: Callable[[Connection], T],
+    *,
+    org: str,
+    key: str = "",
+    after: str | None = None,
+) -> Found:
+    """Run ``work`` on a snapshot of the read model; waits for ``after`` as long as the settings allow."""
+
+    def noted(conn: Connection) -> tuple[T, bool]:
+        parked = tables.parked_keys.c
+        incomplete = select(exists().where(parked.org == org, parked.key == key)) if key else None
+        return work(conn), incomplete is not None and bool(conn.execute(incomplete).scalar())
+
+    found = await backend.read_models.read(projection, noted, after, backend.settings.read_timeout_s)
+    value, incomplete = found.value
+    note = {
+        "generation": found.generation,
+        "reached": found.reached,
+        "stale": found.stale,
+        "incomplete": incomplete,
+    }
+    return Found(value, note)
+
+
+def now() -> datetime:
+    """The moment that a read computes ages and decay for."""
+    return datetime.now(UTC)
