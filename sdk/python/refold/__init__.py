@@ -8,7 +8,7 @@ from refold.async_client import AsyncRefold, AsyncRun
 from refold.client import Refold, Run
 from refold.delivery import Policy
 from refold.envelope import Wait
-from refold.errors import Conflict, NoCheckpoint, RefoldError, Refused, Unavailable, UncertainEffect
+from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable, UncertainEffect
 from refold.ids import idempotency_key, uuid7
 from refold.plain import fit
 from refold.resume import Call, Resume
@@ -19,6 +19,7 @@ __all__ = [
     "Call",
     "Conflict",
     "NoCheckpoint",
+    "NotFound",
     "Policy",
     "Refold",
     "RefoldError",

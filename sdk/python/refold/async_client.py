@@ -16,7 +16,7 @@ from refold.blocks import CallCore, StepCore, arguments_of
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
-from refold.errors import Conflict, NoCheckpoint, RefoldError, Refused, Unavailable
+from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
 from refold.resume import Resume, resume_path
@@ -53,11 +53,14 @@ class AsyncRefold(Client["AsyncRun"]):
 
         Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
         """
-        document = await self.get(resume_path(task), **({"after": after} if after else {}))
+        try:
+            document = await self.get(resume_path(task), **({"after": after} if after else {}))
+        except NotFound as error:
+            raise NoCheckpoint(str(error)) from error
         return Resume.read(task, document)
 
     async def get(self, path: str, **params: Any) -> Any:
-        """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
+        """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
         return await self._transport.get(path, params)
 
     async def flush(self, timeout_s: float = 10.0) -> bool:

@@ -17,7 +17,7 @@ from refold.blocks import CallCore, StepCore, arguments_of
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
-from refold.errors import Conflict, NoCheckpoint, RefoldError, Refused, Unavailable
+from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
 from refold.resume import Resume, resume_path
@@ -55,11 +55,14 @@ class Refold(Client["Run"]):
 
         Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
         """
-        document = self.get(resume_path(task), **({"after": after} if after else {}))
+        try:
+            document = self.get(resume_path(task), **({"after": after} if after else {}))
+        except NotFound as error:
+            raise NoCheckpoint(str(error)) from error
         return Resume.read(task, document)
 
     def get(self, path: str, **params: Any) -> Any:
-        """Read any document of the HTTP API. Raises NoCheckpoint (404), Unavailable, RefoldError."""
+        """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
         self._start()
         return self._transport.get(path, params)
 

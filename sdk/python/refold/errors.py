@@ -36,7 +36,11 @@ class Unavailable(RefoldError):
     """The backend did not answer in time; what was to be published is kept and will be sent later."""
 
 
-class NoCheckpoint(RefoldError, LookupError):
+class NotFound(RefoldError, LookupError):
+    """The backend has no such thing."""
+
+
+class NoCheckpoint(NotFound):
     """Nothing is saved for this task."""
 
 

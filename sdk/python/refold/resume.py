@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+
+from refold.errors import Unavailable
+
+logger = logging.getLogger("refold")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,12 @@ class Resume:
 
     @classmethod
     def read(cls, task: str, document: Mapping[str, Any]) -> Resume:
-        """The document of ``GET /v1/tasks/{task}/resume``."""
+        """The document of ``GET /v1/tasks/{task}/resume``. Raises Unavailable when it is older than was asked for."""
+        note = document.get("read") or {}
+        if not note.get("reached", True):
+            raise Unavailable(f"what is known of task {task!r} is still being read from the log: try again shortly")
+        if note.get("incomplete"):
+            logger.warning("an event of task %r could not be folded: what is known of it is incomplete", task)
         return cls(
             task=task,
             status=str(document.get("status") or ""),

@@ -12,7 +12,7 @@ import orjson
 
 from refold.answers import Answer, Answered, Away, Outcome, read_answer
 from refold.envelope import flat
-from refold.errors import NoCheckpoint, RefoldError, Unavailable
+from refold.errors import NotFound, RefoldError, Unavailable
 
 INBOX = "refold:inbox"
 _EVENTS = "/v1/events"
@@ -26,7 +26,7 @@ class Transport(Protocol):
         ...
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
-        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
         ...
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class AsyncTransport(Protocol):
         ...
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
-        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
         ...
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class HttpTransport:
         return _answer(response, len(lines))
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
-        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
         try:
             return _document(self._client.get(path, params=params))
         except httpx.HTTPError as error:
@@ -103,7 +103,7 @@ class AsyncHttpTransport:
         return _answer(response, len(lines))
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
-        """Read a JSON document. Raises NoCheckpoint for 404, Unavailable when there is no answer."""
+        """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
         try:
             return _document(await self._client.get(path, params=params))
         except httpx.HTTPError as error:
@@ -211,7 +211,7 @@ def _answer(response: httpx.Response, count: int) -> Answer:
 
 def _document(response: httpx.Response) -> Any:
     if response.status_code == 404:
-        raise NoCheckpoint(_problem(response))
+        raise NotFound(_problem(response))
     if response.status_code >= 500 or response.status_code in (408, 425, 429):
         raise Unavailable(f"HTTP {response.status_code}: {_problem(response)}")
     if response.status_code >= 400:
