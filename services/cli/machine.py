@@ -25,6 +25,7 @@ DataHere = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("up")(up)
+    app.command("demo")(demo)
     app.command("worker")(worker)
     app.command("doctor")(doctor)
 
@@ -53,6 +54,13 @@ def up(
 
     with setup_errors():
         run(settings)
+
+
+def demo() -> None:
+    """Watch the whole idea work: an agent runs, is killed, goes on; its read models are refolded and verified."""
+    from services.demo.main import run
+
+    raise typer.Exit(run())
 
 
 def worker(

@@ -93,6 +93,7 @@ def _print_status(document: dict[str, Any]) -> None:
 def rebuild(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The projection.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every projection, one after the other.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Compare with a second refold before the swap.")] = False,
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -104,24 +105,30 @@ def rebuild(
     with connected(data, url) as client:
         names = [one["name"] for one in client.get("/v1/projections")["items"]] if name is None else [name]
         for one in names:
-            done.append(_rebuild(client, one))
+            done.append(_rebuild(client, one, check))
             if as_json:
                 print_json(done[-1])
-            elif done[-1]["state"] == "failed":
-                console().print(f"[red]{one}[/red] failed: ", end="")
-                console().print(one_line(done[-1]["error"], 600), markup=False)
             else:
-                console().print(
-                    f"[green]{one}[/green] refolded: {done[-1]['events']:,} events in "
-                    f"{duration(done[-1]['seconds'])} ({done[-1]['events_per_s']:,} events/s folded); reads now use generation {done[-1]['generation']}"
-                )
+                _print_rebuilt(done[-1])
     if any(one["state"] == "failed" for one in done):
         raise typer.Exit(NO)
 
 
-def _rebuild(client: Client, name: str) -> dict[str, Any]:
+def _print_rebuilt(job: dict[str, Any]) -> None:
+    name, out = job["projection"], console()
+    if job["state"] == "failed":
+        out.print(f"[red]{name}[/red] failed: ", end="")
+        out.print(one_line(job["error"], 600), markup=False)
+        return
+    out.print(
+        f"[green]{name}[/green] refolded: {job['events']:,} events in {duration(job['seconds'])} "
+        f"({job['events_per_s']:,} events/s); reads now use generation {job['generation']}"
+    )
+
+
+def _rebuild(client: Client, name: str, check: bool) -> dict[str, Any]:
     path = f"/v1/projections/{segment(name)}/rebuild"
-    client.post(path)
+    client.post(path, check=check or None)
     with _bar(f"refolding {name}") as update:
         while True:
             job: dict[str, Any] = client.get(path)
