@@ -1,0 +1,41 @@
+"""A projector is frozen in mid-work, loses its partitions to another, wakes up, and goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import LEASE_S, running_cluster
+from tests.chaos.killing import publish
+from tests.chaos.workload import made_up_runs
+
+FREEZES = 4
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+def test_zombie_projector(tmp_path: Path) -> None:
+    """C2, invariant 5: SIGSTOP past its lease, then SIGCONT: the zombie is fenced, nobody's work is lost or doubled."""
+    rng = random.Random(7)
+    runs = made_up_runs(20 * FREEZES, rng)
+
+    async def scenario() -> None:
+        async with running_cluster(tmp_path) as cluster:
+
+            async def freeze(name: str) -> None:
+                await asyncio.sleep(rng.uniform(0, 0.3))
+                cluster.roles[name].send(signal.SIGSTOP)
+                await asyncio.sleep(2.5 * LEASE_S)
+                cluster.roles[name].send(signal.SIGCONT)
+
+            for number in range(FREEZES):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(freeze(("projector-a", "projector-b")[number % 2]))
+                    group.create_task(publish(cluster, runs[number::FREEZES]))
+            await cluster.check([event for run in runs for event in run])
+
+    asyncio.run(scenario())
