@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.text import Text
+
+_SHOWN_CHARS = 600
 
 
 class Promises:
@@ -19,7 +22,7 @@ class Promises:
             self._console.print(f"  [green]✓[/] {text}")
         else:
             self._console.print(f"  [bold red]✗ {text}[/]")
-            self._console.print(f"    [red]found instead:[/] {otherwise}", markup=True, highlight=False)
+            self._console.print(Text(f"    found instead: {otherwise}"[:_SHOWN_CHARS], style="red"))
 
     @property
     def broken(self) -> list[str]:

@@ -100,7 +100,8 @@ def checksums_table(projections: Iterable[Mapping[str, Any]]) -> Table:
     table.add_column("")
     for one in projections:
         checksum = str(one["checksum"])[:24] + "…"
-        table.add_row(one["name"], one["generation"], checksum, "[green]equal" if one["equal"] else "[red]UNEQUAL")
+        verdict = "[green]equal" if one["equal"] else "[red]UNEQUAL"
+        table.add_row(one["name"], str(one["generation"]), checksum, verdict)
     return table
 
 

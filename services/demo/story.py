@@ -34,10 +34,12 @@ from dataclasses import replace
 
 from projections.registry import PROJECTIONS as SHIPPED
 
-PROJECTIONS = tuple(
-    replace(one, version=one.version + 1) if one.name == "task_state" else one for one in SHIPPED
-)
+task_state = SHIPPED["task_state"]
+PROJECTIONS = {**SHIPPED, "task_state": replace(task_state, version=task_state.version + 1)}
 '''
+
+
+_OF_THE_READING = ("age_s", "stale", "read")
 
 
 class Story:
@@ -151,7 +153,7 @@ class Story:
         self.api = Api(self.instance.url)
         self._follow_rebuild()
         after = self._projection("task_state")
-        self.console.print(f"  [dim]{generation} -> {after['generation']}[/]")
+        self.console.print(f"  [dim]generation {generation} -> {after['generation']}; reads went on meanwhile[/]")
         self.promises.check("a new generation is read", after["generation"] != generation, after)
         self.promises.check("it is up to date", after["state"] == "live", after)
         task = self.api.get(f"/v1/tasks/{TASK}")
@@ -234,7 +236,8 @@ class Story:
             line = bar.add_task("refold task_state", total=None, note="")
             for job in self.api.job("/v1/projections/task_state/rebuild"):
                 note = f"{job['phase']} {job['events_per_s']:,} events/s"
-                bar.update(line, completed=job["events"], total=job["total"] or None, note=note)
+                total = job["total"] or None
+                bar.update(line, completed=total if job["state"] == "done" else job["events"], total=total, note=note)
         if job["state"] != "done":
             raise Trouble(f"the rebuild failed: {job['error']}")
         self.api.wait_for("the new generation", lambda: self._projection("task_state")["state"] == "live")
@@ -245,11 +248,11 @@ def _rate(events: float, since_s: float) -> str:
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two readings of a task say the same, ages apart, which depend on the moment of the reading."""
+    """Whether two readings of a task say the same; ages depend on the moment, and the generation is another one."""
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: timeless(item) for name, item in value.items() if name not in ("age_s", "stale")}
+            return {name: timeless(item) for name, item in value.items() if name not in _OF_THE_READING}
         return [timeless(item) for item in value] if isinstance(value, list) else value
 
     return bool(timeless(one) == timeless(other))
