@@ -88,7 +88,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 class Log:
     """The append side of the whole log.
 
-    ``window`` and ``limit`` bound what a partition remembers in Redis (see ``WINDOW`` and ``LIMIT``).
+    ``redis`` must leave responses as bytes. ``window`` and ``limit`` (default: 4 windows) bound what a partition
+    remembers in Redis (see ``WINDOW`` and ``LIMIT``): about 110 bytes an entry, at most ``window + limit`` of them.
     """
 
     def __init__(

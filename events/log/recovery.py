@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 from redis.asyncio import Redis
 
 from events.archive import store
-from events.archive.queries import read_epochs
+from events.archive.queries import read_epochs, read_ids
 from events.database import Database
 from events.errors import Fenced
 from events.event import START, Position
 from events.log.layout import keys_of
-from events.log.scripts import Script
-from events.log.tail import Health, check, unreadable_entries
+from events.log.scripts import Script, redis_errors
+from events.log.tail import Health, check, scan
 
 _REOPEN = Script("reopen")
 _pack = msgspec.msgpack.Encoder().encode
@@ -67,10 +69,8 @@ async def _reopen(redis: Redis, db: Database, partition: int, expected: Position
     epochs = (await db.read(read_epochs))[partition]
     ends = {str(ended): n for ended, n in epochs.items() if n is not None}
     nothing_archived = all(n < 0 for n in ends.values())
-    unreadable = [*await unreadable_entries(redis, keys.aside), *await unreadable_entries(redis, keys.log)]
-    answer = await _REOPEN.run(
-        redis, keys, epoch, _pack(ends), _pack(dict.fromkeys(unreadable, True)), int(nothing_archived)
-    )
+    skipped = {id_: why for key in (keys.aside, keys.log) for id_, why in (await _survey(redis, db, key, ends)).items()}
+    answer = await _REOPEN.run(redis, keys, epoch, _pack(ends), _pack(skipped), int(nothing_archived))
     if answer[0] == b"LATE":
         raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
     survivors, foreign = answer[1:]
@@ -80,3 +80,26 @@ async def _reopen(redis: Redis, db: Database, partition: int, expected: Position
         partition, expected, health.why, epoch, survivors, foreign,
     )  # fmt: skip
     return watermark
+
+
+async def _survey(redis: Redis, db: Database, key: str, ends: Mapping[str, int]) -> dict[str, str]:
+    """What of a log is not carried over though it stands behind the watermark: entry id and why.
+
+    ``foreign``: no reader could decode it. ``archived``: an earlier recovery carried it over, then Redis was rewound to
+    the state before; once more, it would bring back attempts and sequence numbers that are long past.
+    """
+    skipped: dict[str, str] = {}
+    with redis_errors():
+        if await redis.type(key) != b"stream":
+            return skipped
+    async for batch in scan(redis, key):
+        behind = {}
+        for entry_id, event in batch:
+            epoch, _, n = entry_id.partition("-")
+            if event is None:
+                skipped[entry_id] = "foreign"
+            elif int(n) > ends.get(epoch, -1):
+                behind[entry_id] = (event.org, event.key, event.id)
+        found = await db.read(partial(read_ids, wanted=list(behind.values()))) if behind else {}
+        skipped |= {entry_id: "archived" for entry_id, identity in behind.items() if identity in found}
+    return skipped

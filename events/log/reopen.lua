@@ -5,14 +5,14 @@
 -- KEYS[5] stream of foreign entries, KEYS[6] where the old log is put aside meanwhile
 -- ARGV[1] the new epoch
 -- ARGV[2] msgpack {epoch = n it ended at}: what the archive holds; entries behind are survivors
--- ARGV[3] msgpack {id = true}: entries that no reader can decode
+-- ARGV[3] msgpack {id = 'foreign' | 'archived'}: entries that no reader can decode, or that the archive holds anyway
 -- ARGV[4] 1 when the archive holds nothing of this partition, so that nothing is forgotten
 --
 -- Answers {'LATE', epoch} when this epoch or a later one is open already, else {'OPEN', survivors, foreign entries}.
 
 local epoch = ARGV[1]
 local ends = cmsgpack.unpack(ARGV[2])
-local unreadable = cmsgpack.unpack(ARGV[3])
+local skipped = cmsgpack.unpack(ARGV[3])
 local FOREIGN, ASIDE = KEYS[5], KEYS[6]
 local BATCH = 500
 local MOST_FIELDS = 100 -- names and values; an event of ours has fewer
@@ -70,10 +70,10 @@ end
 
 local function carry_over(id, flat)
     local event = field_map(flat)
-    if unreadable[id] or not ours(event) then
+    if skipped[id] == 'foreign' or not ours(event) then
         redis.pcall('XADD', FOREIGN, 'MAXLEN', '~', 10000, '*', 'entry', id, unpack(flat, 1, math.min(#flat, MOST_FIELDS)))
         foreign = foreign + 1
-    elseif not archived(id)
+    elseif not archived(id) and not skipped[id]
         and redis.call('HEXISTS', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id) == 0 then
         redis.call('XADD', LOG, epoch .. '-*', unpack(flat))
         remember(event)

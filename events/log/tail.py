@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
@@ -69,23 +70,23 @@ async def check(redis: Redis, partition: int, after: Position) -> Health:
     return Health(int(epoch), broken, why.decode())
 
 
-async def unreadable_entries(redis: Redis, key: str) -> list[str]:
-    """Ids of the entries of a log that are no events, whoever wrote them. Raises Transient."""
-    unreadable: list[str] = []
+async def scan(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:
+    """All entries of a log by id, in batches, whoever wrote them; None for what is no event. Raises Transient."""
     start = "-"
-    with redis_errors():
-        if await redis.type(key) != b"stream":
-            return []
-        while True:
+    while True:
+        with redis_errors():
             entries: Any = await redis.xrange(key, start, "+", count=_SCAN)
-            if not entries:
-                return unreadable
-            for entry_id, fields in entries:
-                try:
-                    from_fields(fields)
-                except _UNREADABLE:
-                    unreadable.append(entry_id.decode())
-            start = "(" + entries[-1][0].decode()
+        if not entries:
+            return
+        yield [(entry_id.decode(), _event_of(fields)) for entry_id, fields in entries]
+        start = "(" + entries[-1][0].decode()
+
+
+def _event_of(fields: Any) -> Event | None:
+    try:
+        return from_fields(fields)
+    except _UNREADABLE:
+        return None
 
 
 async def _xread(redis: Redis, partition: int, after: Position, limit: int, block: int | None) -> list[Any]:

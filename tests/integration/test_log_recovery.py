@@ -134,6 +134,30 @@ async def test_rewound_to_an_older_state(world: World) -> None:
 
 
 @in_world()
+async def test_rewound_to_before_a_recovery(world: World) -> None:
+    """What an earlier recovery carried over and the archive holds does not come back: nor do its old attempts."""
+    folder = world.server.directory
+    await world.log.append([start("r1", seq=1), event("a", seq=2), event("lost", task="t2", run="r")])
+    world.server.kill()
+    shutil.copytree(folder / "appendonlydir", folder / "older")
+    world.server.restart()
+    await world.open()
+    before = await world.watermark()
+    two = (await read(world.redis, 0, before))[:2]
+    await world.db.write(lambda conn: archive_batch(conn, 0, before, two, 0))
+    await world.log.append([event("b", seq=3), start("r2", 2)])
+    await world.archive_all()
+    world.server.kill()
+    shutil.rmtree(folder / "appendonlydir")
+    (folder / "older").rename(folder / "appendonlydir")
+    world.server.restart()
+    mark = await world.open()
+    assert await in_log(world, mark.epoch) == []
+    outcomes = await world.log.append([start("r3", 2), event("c", seq=4, run="r1"), start("r4", 3)])
+    assert statuses(outcomes) == ["attempt_conflict", "superseded", "stored"]
+
+
+@in_world()
 async def test_sql_restored_from_a_backup_gets_what_redis_still_has(world: World) -> None:
     """Redis is epochs ahead of SQL: the next epoch is ahead of both, and nothing that Redis holds is lost."""
     await world.redis.hset(KEYS.meta, "epoch", "7")
