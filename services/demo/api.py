@@ -21,7 +21,7 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client = httpx.Client(base_url=url, timeout=30)
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
 
     def close(self) -> None:
         """Let connections go."""

@@ -57,7 +57,9 @@ def http_options(url: str, org: str, api_key: str, timeout_s: float) -> dict[str
         headers["x-refold-org"] = org
     if api_key:
         headers["authorization"] = f"Bearer {api_key}"
-    return {"base_url": url.rstrip("/"), "timeout": timeout_s, "headers": headers}
+    # a proxy from the environment is for the outside, never for this machine
+    local = httpx.URL(url).host in ("localhost", "127.0.0.1", "::1")
+    return {"base_url": url.rstrip("/"), "timeout": timeout_s, "headers": headers, "trust_env": not local}
 
 
 class HttpTransport:
