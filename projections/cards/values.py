@@ -48,20 +48,24 @@ _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _TOKEN = re.compile(
     rf"""
       (?P<link>https?://[^\s"'<>]+)
-    | (?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)
+    | (?P<mail>(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{{1,64}}+@[A-Za-z0-9-]{{1,64}}+(?:\.[A-Za-z0-9-]+)+)
     | (?P<date>\d{{4}}-\d{{2}}-\d{{2}}(?:[Tt\ ]\d{{2}}:\d{{2}}(?::\d{{2}})?)?)
-    | (?P<clock>\d{{1,2}}:\d{{2}}(?::\d{{2}})?)
-    | (?P<month>\b(?i:{_MONTH})\.?\ \d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\ \d{{4}}\b)?)
-    | (?P<path>(?:[A-Za-z]:)?(?:[\w.~-]*[/\\])+[\w.-]+)
-    | (?P<number>(?<![\w.])[-+]?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w])|(?<![\w.])[-+]?\d+\.\d+(?![\w]))
-    | (?P<id>[A-Za-z0-9][\w-]*[0-9_][\w-]*|[0-9][\w-]*)
-    | (?P<quoted>[“「『《]([^”」』》]{{2,60}})[”」』》])
-    | (?P<name>\b[A-Z](?:[^\W\d_]|['’])+\b(?:[ ][A-Z](?:[^\W\d_]|['’])+\b){{0,3}})
+    | (?P<clock>(?<!\d)\d{{1,2}}:\d{{2}}(?::\d{{2}})?)
+    | (?P<month>(?<![A-Za-z])(?i:{_MONTH})\.?\ \d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\ \d{{4}}\b)?)
+    | (?P<month_cjk>(?:\d{{4}}年)?(?<!\d)\d{{1,2}}月\d{{1,2}}[日号])
+    | (?P<path>(?<![A-Za-z0-9_.~/\\-])(?:[A-Za-z]:)?(?:[A-Za-z0-9_.~-]{{0,64}}+[/\\]){{1,40}}+[A-Za-z0-9_.-]+)
+    | (?P<number>(?<![A-Za-z0-9_.])[-+]?(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d++\.\d+)(?![A-Za-z0-9_]))
+    | (?P<id>(?<![A-Za-z0-9_])(?=[A-Za-z0-9][A-Za-z-]{{0,80}}+[0-9_]|[0-9])[A-Za-z0-9_-]*+)
+    | (?P<quoted>[“「『《][^”」』》]{{2,60}}[”」』》])
+    | (?P<name>(?<![A-Za-z0-9_])[A-Z][A-Za-zÀ-ɏ'’]++(?![0-9_])(?:\ [A-Z][A-Za-zÀ-ɏ'’]++(?![0-9_])){{0,3}})
     """,
     re.VERBOSE,
 )
+"""Letters are Latin on purpose where a token may stand without spaces in Chinese or Japanese text. Every alternative
+starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text."""
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[t ].*)?")
+_CLAUSES = re.compile("[，。！？；、]")
 _DIGITS = re.compile(r"\d\D*\d\D*\d")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _SENTENCE_STARTS = frozenset((
@@ -131,20 +135,23 @@ def _looks_like_id(key: str) -> bool:
 def _of_leaf(leaf: Any) -> Iterator[str]:
     if isinstance(leaf, str):
         stripped = leaf.strip()
-        if len(stripped) <= MAX_VALUE and stripped.count(" ") < MAX_WORDS:
+        if len(stripped) <= MAX_VALUE and stripped.count(" ") < MAX_WORDS and not _CLAUSES.search(stripped):
             yield from _forms(stripped)
-        if " " in stripped or len(stripped) > MAX_VALUE or "\n" in stripped:
+        if " " in stripped or len(stripped) > MAX_VALUE or not stripped.isascii() or "\n" in stripped:
             yield from _tokens(stripped)
     elif leaf is not None and not isinstance(leaf, bool):
         yield from _forms(str(leaf))
 
 
 def _tokens(text: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(text, 0, MAX_TEXT):
+    text = text[:MAX_TEXT]
+    for match in _TOKEN.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text)):
         token = match[match.lastgroup or 0]
         match match.lastgroup:
             case "month":
                 yield from _month(token)
+            case "month_cjk":
+                yield from _month_cjk(token)
             case "name":
                 yield from _name(token)
             case "quoted":
@@ -163,13 +170,20 @@ def _name(token: str) -> Iterator[str]:
 
 def _month(token: str) -> Iterator[str]:
     parts = token.replace(".", "").replace(",", "").casefold().split()
-    day = int(re.sub(r"\D", "", parts[1]))
-    if not 1 <= day <= 31:
-        return
-    short = f"--{_MONTHS[parts[0]]:02}-{day:02}"
-    if len(parts) == 3:
-        yield parts[2] + short[1:]
-    yield short
+    day = re.sub(r"\D", "", parts[1])
+    yield from _date(parts[2] if len(parts) == 3 else "", _MONTHS[parts[0]], int(day))
+
+
+def _month_cjk(token: str) -> Iterator[str]:
+    *year, month, day = re.findall(r"\d+", token)
+    yield from _date(year[0] if year else "", int(month), int(day))
+
+
+def _date(year: str, month: int, day: int) -> Iterator[str]:
+    if 1 <= month <= 12 and 1 <= day <= 31:
+        if year:
+            yield f"{year}-{month:02}-{day:02}"
+        yield f"--{month:02}-{day:02}"
 
 
 def _forms(token: str) -> tuple[str, ...]:
