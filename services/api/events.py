@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from events import door
-from events.publisher import Outcome
+from events.publisher import NotDurable, Outcome
 from services.api.body import read_body
 from services.api.deps import BackendDep, OrgDep
 from services.api.problems import Problem, problem_response, status_of
@@ -23,6 +23,7 @@ _ONE = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 _PLAIN = "application/json"
 _INLINE_BYTES = 1 << 16
+_GRACE_S = 1.0
 _TAKEN = ("stored", "duplicate", "accepted")
 _EXAMPLE = {
     "specversion": "1.0",
@@ -67,7 +68,13 @@ async def publish(
     body = await read_body(request, request.app.state.max_body_bytes)
     # reading a large body takes long enough to keep other requests waiting
     read = door.read_json(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(door.read_json, body)
-    outcomes = await backend.publisher.publish(read, org=org, ack=ack)
+    limit_s = backend.settings.publish_timeout_s + _GRACE_S
+    try:
+        # the publisher keeps its time limit only while Redis answers at all
+        async with asyncio.timeout(limit_s):
+            outcomes = await backend.publisher.publish(read, org=org, ack=ack)
+    except TimeoutError as error:
+        raise NotDurable(f"not durable after {limit_s:g} s: send the same events again with the same ids") from error
     return answer(outcomes)
 
 

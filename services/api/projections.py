@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -80,8 +81,12 @@ async def rebuild(
 
 @router.get("/v1/projections/{name:name}/rebuild")
 async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> dict[str, Any]:
-    """How far the last rebuild of a projection is. Raises Problem when there was none since this process started."""
+    """How far the rebuild of a projection is, whichever process does it; else how the last one from here ended."""
     job = _jobs(request).latest("rebuild", _known(backend, name))
+    if job is None or job.state != "running":
+        elsewhere = await backend.db.read(lambda conn: generations.building(conn, name))
+        if elsewhere is not None:
+            return _rebuild_elsewhere(elsewhere)
     if job is None:
         raise Problem(404, "no_rebuild", f"{name} was not rebuilt since this process started: POST here to begin")
     return _rebuild_document(name, job)
@@ -90,6 +95,27 @@ async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> 
 def _rebuild_document(name: str, job: Job) -> dict[str, Any]:
     result = job.result if isinstance(job.result, dict) else {}
     return {**job.document(), "projection": name, "generation": result.get("generation")}
+
+
+def _rebuild_elsewhere(building: Generation) -> dict[str, Any]:
+    """The same document for a generation that another process builds: what its builder wrote into the registry."""
+    told = building.progress
+    return {
+        "id": building.name,
+        "kind": "rebuild",
+        "projections": [building.projection],
+        "state": "running",
+        "phase": told.get("phase", "starting"),
+        "events": told.get("done", 0),
+        "total": told.get("total", 0),
+        "events_per_s": round(told.get("events_per_s", 0)),
+        "eta_s": told.get("eta_s"),
+        "seconds": round(max(0.0, time.time() - building.created_ms / 1000), 3),
+        "result": None,
+        "error": "",
+        "projection": building.projection,
+        "generation": None,
+    }
 
 
 @router.post("/v1/verify", status_code=202)

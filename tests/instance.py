@@ -1,0 +1,109 @@
+"""A real ``refold up`` for tests of what talks to it: its own data folder, free ports, ended by its process id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+ROOT = Path(__file__).parents[1]
+REFOLD = (sys.executable, "-m", "services.cli.main")
+READY_S = 60.0
+SETTLE_S = 30.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment without anything that would lead a command to another instance."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"}
+    return {**kept, **more}
+
+
+def refold(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    """Run one command to its end."""
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    env = environment(PYTHONPATH=path, **environ)
+    return subprocess.run(
+        [*REFOLD, *arguments], input=stdin, capture_output=True, env=env, cwd=cwd, timeout=100, check=False
+    )
+
+
+@dataclass
+class Instance:
+    """A running instance. Names made by ``name`` are new, so that tests can share it."""
+
+    data: Path
+    url: str
+    process: subprocess.Popen[bytes]
+    http: httpx.Client
+
+    def name(self, stem: str = "r") -> str:
+        return f"{stem}-{uuid4().hex[:12]}"
+
+    def event(self, run: str, type: str = "message.added", data: Any = None, **members: Any) -> dict[str, Any]:
+        """A raw event with an id of its own."""
+        given = {"role": "user", "content": "hello"} if data is None else data
+        raw = {"id": f"e-{uuid4().hex}", "type": type, "run": run, "data": given, "time": "2026-03-01T10:00:00Z"}
+        return raw | members
+
+    def publish(self, *events: Any, **options: Any) -> httpx.Response:
+        """Post events, whatever the answer."""
+        return self.http.post("/v1/events", json=list(events), **options)
+
+    def stored(self, *events: Any) -> str:
+        """Post events that must all be stored; the token of the last."""
+        response = self.publish(*events)
+        assert response.status_code == 200, response.text
+        return str(response.json()["outcomes"][-1]["token"])
+
+    def refold(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run a command against this instance."""
+        return refold(*arguments, stdin=stdin, REFOLD_DATA=str(self.data))
+
+
+@contextmanager
+def running_instance(data: Path, **environ: str) -> Iterator[Instance]:
+    """Start ``refold up`` on a folder, and end it."""
+    log = (data.parent / f"{data.name}.log").open("wb")
+    process = subprocess.Popen(
+        [*REFOLD, "up", "--data", str(data), "--http", "0"],
+        stdout=subprocess.PIPE, stderr=log, env=environment(**environ), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        assert line.startswith("ready http://"), (data.parent / f"{data.name}.log").read_text()
+        url = line.split()[1]
+        with httpx.Client(base_url=url, timeout=30, trust_env=False) as http:
+            yield Instance(data, url, process, http)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(SETTLE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        log.close()
+
+
+def until(condition: Any, timeout_s: float = SETTLE_S) -> Any:
+    """Call until the answer is true; the answer."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)

@@ -1,0 +1,250 @@
+"""``POST /v1/events`` on a real instance: every kind of answer, and every kind of bad input."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.instance import Instance, running_instance
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running_instance(tmp_path_factory.mktemp("api") / "data") as running:
+        yield running
+
+
+def test_all_stored_is_200_and_the_token_reads_it(instance: Instance) -> None:
+    run = instance.name()
+    response = instance.publish(instance.event(run, "run.started", {"goal": "g"}), instance.event(run))
+    assert response.status_code == 200
+    outcomes = response.json()["outcomes"]
+    assert [outcome["status"] for outcome in outcomes] == ["stored", "stored"]
+    document = instance.http.get(f"/v1/tasks/{run}", params={"after": outcomes[-1]["token"]}).json()
+    assert document["goal"] == "g"
+    assert document["read"]["reached"] is True
+
+
+@pytest.mark.parametrize(
+    ("content_type", "many"),
+    [
+        ("application/cloudevents+json", False),
+        ("application/cloudevents-batch+json", True),
+        ("application/json; charset=utf-8", False),
+        ("application/json", True),
+    ],
+)
+def test_the_forms_of_a_body(instance: Instance, content_type: str, many: bool) -> None:
+    event = instance.event(instance.name()) | {"specversion": "1.0", "source": "test"}
+    body = json.dumps([event] if many else event)
+    response = instance.http.post("/v1/events", content=body, headers={"content-type": content_type})
+    assert response.status_code == 200, response.text
+
+
+def test_another_media_type_is_415(instance: Instance) -> None:
+    response = instance.http.post("/v1/events", content="a=b", headers={"content-type": "text/plain"})
+    assert response.status_code == 415
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "application/json" in response.json()["detail"]
+
+
+def test_fast_is_202(instance: Instance) -> None:
+    response = instance.publish(instance.event(instance.name()), params={"ack": "fast"})
+    assert response.status_code == 202
+    assert response.json()["outcomes"][0]["status"] == "accepted"
+    assert instance.publish(instance.event("r"), params={"ack": "maybe"}).status_code == 422
+
+
+def test_duplicate_conflict_and_another_task(instance: Instance) -> None:
+    """C13: ok, duplicate, conflict kept for inspection; the same id in another task is an event of its own."""
+    run, other = instance.name(), instance.name()
+    first = instance.event(run, "tool.called", {"call_id": "c", "name": "search"})
+    assert instance.publish(first).json()["outcomes"][0]["status"] == "stored"
+    again = instance.publish(first)
+    assert (again.status_code, again.json()["outcomes"][0]["status"]) == (200, "duplicate")
+    changed = first | {"data": {"call_id": "c", "name": "delete"}}
+    conflict = instance.publish(changed)
+    assert conflict.status_code == 409
+    assert conflict.headers["content-type"] == "application/problem+json"
+    assert conflict.json()["outcomes"][0]["status"] == "conflict"
+    assert instance.publish(first | {"run": other}).json()["outcomes"][0]["status"] == "stored"
+    kept = instance.http.get("/v1/refused").json()["items"]
+    assert any(one["event_id"] == first["id"] and "delete" in one["raw"] for one in kept)
+
+
+def test_a_batch_in_any_order_merges(instance: Instance) -> None:
+    """C14: result before its call, step before the run; feedback for a run that never started is visible."""
+    run, orphan = instance.name(), instance.name()
+    token = instance.stored(
+        instance.event(run, "tool.returned", {"call_id": "c1", "result": "42"}),
+        instance.event(run, "tool.called", {"call_id": "c1", "name": "ask"}),
+        instance.event(run, "step.started", {"step": "s1"}),
+        instance.event(run, "run.started", {"goal": "merge"}),
+    )
+    feedback = instance.stored(instance.event(orphan, "feedback.given", {"score": 1.0}))
+    task = instance.http.get(f"/v1/tasks/{run}", params={"after": token}).json()
+    assert (task["goal"], task["totals"]["calls"], task["totals"]["calls_in_flight"]) == ("merge", 1, 0)
+    lonely = instance.http.get(f"/v1/tasks/{orphan}", params={"after": feedback}).json()
+    assert lonely["totals"]["feedback"] == 1
+
+
+def test_some_bad_events_harm_no_other(instance: Instance) -> None:
+    run = instance.name()
+    response = instance.publish(instance.event(run), {"type": "x"}, instance.event(run, time="2026-03-01T10:00:00"), 7)
+    assert response.status_code == 207
+    outcomes = response.json()["outcomes"]
+    assert [outcome["status"] for outcome in outcomes] == ["stored", "refused", "refused", "refused"]
+    assert all(outcome["message"] for outcome in outcomes[1:])
+
+
+def test_a_naive_time_is_refused_with_the_fix(instance: Instance) -> None:
+    """C18: a naive time is refused at the door, and the message tells what to write."""
+    response = instance.publish(instance.event(instance.name(), time="2026-03-01T10:00:00"))
+    assert response.status_code == 422
+    problem = response.json()
+    assert problem["code"] == "naive_time"
+    assert problem["field"] == "time"
+    assert "2026-03-01T10:00:00Z" in problem["detail"]
+
+
+def test_nul_is_accepted_in_its_defined_form(instance: Instance) -> None:
+    """C22: NUL as value, key and nested argument becomes U+FFFD; later events of the run still apply."""
+    run = instance.name()
+    arguments = {"city": "a\x00b", "k\x00": 1, "in": {"x": ["\x00"]}, "kept": "\\u0000"}
+    called = instance.event(run, "tool.called", {"call_id": "c", "name": "weather", "arguments": arguments})
+    token = instance.stored(called, instance.event(run, "tool.returned", {"call_id": "c", "result": "sun"}))
+    event = instance.http.get(f"/v1/runs/{run}/events").json()["items"][0]
+    assert event["sanitized"] is True
+    kept = {"city": "a\ufffdb", "k\ufffd": 1, "in": {"x": ["\ufffd"]}, "kept": "\\u0000"}
+    assert event["data"]["arguments"] == kept
+    task = instance.http.get(f"/v1/tasks/{run}", params={"after": token}).json()
+    assert task["totals"]["calls_in_flight"] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "said"),
+    [
+        ('{"score": NaN}', 422, "NaN"),
+        ('{"score": 1, "p95": Infinity}', 422, "Infinity"),
+        ('{"order_id": 9999999999999999999999}', 422, "64 bits"),
+        ('{"a": 1, "a": 2}', 422, "twice"),
+        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", 400, "deeper"),
+    ],
+)
+def test_json_hazards_are_refused_and_the_run_is_unharmed(
+    instance: Instance, data: str, status: int, said: str
+) -> None:
+    """C23, C26, C27: bare NaN and Infinity, 5,000 levels, integers beyond 64 bits, duplicate keys."""
+    run = instance.name()
+    body = f'{{"id": "{instance.name("e")}", "type": "feedback.given", "run": "{run}", "data": {data}}}'
+    response = instance.http.post("/v1/events", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    assert said in response.json()["detail"]
+    assert instance.publish(instance.event(run)).status_code == 200
+
+
+def test_a_hazard_in_a_batch_leaves_the_others(instance: Instance) -> None:
+    run = instance.name()
+    good = json.dumps(instance.event(run))
+    bad = f'{{"id": "x", "type": "feedback.given", "run": "{run}", "data": {{"score": NaN}}}}'
+    response = instance.http.post(
+        "/v1/events", content=f"[{good}, {bad}]", headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 207
+    assert [one["status"] for one in response.json()["outcomes"]] == ["stored", "refused"]
+
+
+@pytest.mark.parametrize("body", ["", "{", "[1,", "nonsense", '{"id": "a"', b"\xff\xfe"])
+def test_a_body_that_is_no_json_is_400(instance: Instance, body: str | bytes) -> None:
+    response = instance.http.post("/v1/events", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400, response.text
+    assert response.json()["code"] == "bad_json"
+
+
+def test_an_event_over_the_limit_is_413_with_the_limit_named(instance: Instance) -> None:
+    """C28: an event over 1 MiB is refused with the limit; head, tail and digest of it are accepted."""
+    run = instance.name()
+    response = instance.publish(instance.event(run, "tool.returned", {"call_id": "c", "result": "x" * (1 << 20)}))
+    assert response.status_code == 413
+    assert "1,048,576" in response.json()["detail"]
+    short = {"head": "x" * 1000, "tail": "x" * 1000, "digest": "sha256:0", "bytes": 20_000_000}
+    assert instance.publish(instance.event(run, "tool.returned", {"call_id": "c", "result": short})).status_code == 200
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_huge_body_is_refused_without_being_read(instance: Instance, declared: bool) -> None:
+    """C28: 300 MB are refused with the limit named, long before they are sent."""
+    size, chunk, sent = 300 << 20, b"x" * (1 << 16), 0
+    connection = http.client.HTTPConnection(urlsplit(instance.url).netloc, timeout=30)
+    connection.putrequest("POST", "/v1/events")
+    connection.putheader("content-type", "application/json")
+    connection.putheader(*(("content-length", str(size)) if declared else ("transfer-encoding", "chunked")))
+    connection.endheaders()
+    try:
+        while sent < size:
+            connection.send(chunk if declared else b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            sent += len(chunk)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    response = connection.getresponse()
+    problem = json.loads(response.read())
+    connection.close()
+    assert response.status == 413
+    assert "16,777,216" in problem["detail"]
+    assert sent < size / 2
+    assert instance.http.get("/healthz").status_code == 200
+
+
+def test_seq_and_attempt_conflicts_are_409(instance: Instance) -> None:
+    task, first, second = instance.name("t"), instance.name(), instance.name()
+    instance.stored(instance.event(first, "run.started", {"attempt": 1}, task=task, seq=1))
+    again = instance.publish(instance.event(first, task=task, seq=3))
+    assert again.status_code == 409
+    assert "2" in again.json()["detail"]
+    skipped = instance.publish(instance.event(second, "run.started", {"attempt": 3}, task=task))
+    assert skipped.status_code == 409
+
+
+def test_an_empty_batch_has_no_outcomes(instance: Instance) -> None:
+    response = instance.publish()
+    assert (response.status_code, response.json()) == (200, {"outcomes": []})
+
+
+def test_orgs_do_not_see_each_other(instance: Instance) -> None:
+    run = instance.name()
+    instance.http.post("/v1/events", json=instance.event(run), headers={"x-refold-org": "acme"})
+    path = f"/v1/runs/{run}/events"
+    assert instance.http.get(path, headers={"x-refold-org": "acme"}).status_code == 200
+    assert instance.http.get(path).status_code == 404
+    assert instance.http.get(path, headers={"x-refold-org": "other"}).status_code == 404
+    assert instance.http.get(path, headers={"x-refold-org": "x" * 300}).status_code == 422
+
+
+def test_the_archive_away_is_503_and_the_events_can_be_sent_again(tmp_path: Path) -> None:
+    """A publish that cannot become durable says so, with Retry-After; the same events again are stored once."""
+    with running_instance(tmp_path / "data", REFOLD_PUBLISH_TIMEOUT_S="0.5") as instance:
+        run = instance.name()
+        instance.stored(instance.event(run))
+        redis_pid = int((instance.data / "redis" / "redis.pid").read_text())
+        os.kill(redis_pid, signal.SIGSTOP)
+        event = instance.event(run)
+        try:
+            response = instance.publish(event)
+        finally:
+            os.kill(redis_pid, signal.SIGCONT)
+        assert response.status_code == 503, response.text
+        assert response.headers["retry-after"] == "1"
+        assert response.headers["content-type"] == "application/problem+json"
+        again = instance.publish(event)
+        while again.status_code == 503:
+            again = instance.publish(event)
+        assert again.json()["outcomes"][0]["status"] in ("stored", "duplicate")
+        items = instance.http.get(f"/v1/runs/{run}/events").json()["items"]
+        assert [one["id"] for one in items if one["verdict"] == "effective"].count(event["id"]) == 1
