@@ -223,12 +223,17 @@ def _check_reachable(url: str) -> None:
     try:
         with redis.Redis.from_url(url, socket_timeout=5, retry=_NO_RETRY) as client:
             version = str(client.info("server")["redis_version"])
+            policy = str(client.info("memory").get("maxmemory_policy", "noeviction"))
     except AuthenticationError as error:
         raise SetupError(f"Redis at {shown} refuses the password: correct REDIS_URL") from error
     except (RedisError, OSError, ValueError) as error:
         raise SetupError(f"no Redis answers at {shown}: {error}; start it, or correct or unset REDIS_URL") from error
     if int(version.split(".")[0]) < OLDEST:
         raise SetupError(f"Redis at {shown} is version {version}; Refold needs {OLDEST} or newer")
+    if policy != "noeviction":
+        raise SetupError(
+            f"Redis at {shown} may drop keys ({policy}): run `CONFIG SET maxmemory-policy noeviction` there"
+        )
 
 
 def _end_survivor(folder: Path) -> None:

@@ -105,6 +105,14 @@ def test_a_refused_password_is_told(started: RedisServer, tmp_path: Path) -> Non
         provide_redis(tmp_path, url=started.url)
 
 
+def test_a_redis_that_evicts_is_refused(started: RedisServer, tmp_path: Path) -> None:
+    """It would forget parts of the log without a sign."""
+    with redis.Redis.from_url(started.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(SetupError, match=r"may drop keys \(allkeys-lru\).*noeviction"):
+        provide_redis(tmp_path, url=started.url)
+
+
 def test_a_taken_port_is_named(started: RedisServer, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=f"port {started.port} is taken"):
         start_redis(tmp_path / "second", port=started.port)
