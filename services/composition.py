@@ -20,7 +20,7 @@ import migrations
 from events.archive import store
 from events.archive.reader import Archive
 from events.database import Database, Stores
-from events.errors import SetupError
+from events.errors import SetupError, Transient
 from events.publisher import Publisher
 from projections.projection import Projection
 from projections.read_models import ReadModels
@@ -69,7 +69,11 @@ class Backend:
             stores = Stores(settings.stores_url)
             db = stores.log()
             stack.push_async_callback(asyncio.to_thread, db.close)
-            partitions = await asyncio.to_thread(_prepare, db, settings.partitions)
+            try:
+                partitions = await asyncio.to_thread(_prepare, db, settings.partitions)
+            except Transient as error:
+                what = " ".join(str(error).split())
+                raise SetupError(f"{what}; correct that, or set REFOLD_DATABASE_URL to another store") from error
             publisher = Publisher(
                 redis, db, partitions,
                 timeout_s=settings.publish_timeout_s, max_event_bytes=settings.max_event_bytes,

@@ -6,17 +6,23 @@ import logging
 import sys
 import traceback
 from datetime import UTC, datetime
+from typing import Any
 
 
 class _OneLine(logging.Formatter):
-    """``2026-03-01T10:00:00.123+00:00 WARNING refold.inbox message``, newlines escaped."""
+    """``2026-03-01T10:00:00.123+00:00 WARNING refold.inbox message``, newlines escaped; tracebacks when asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tracebacks: bool) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._tracebacks = tracebacks
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         """RFC 3339 in UTC, to the millisecond."""
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+    def formatException(self, ei: Any) -> str:
+        """The error in brief, or with its traceback."""
+        return super().formatException(ei) if self._tracebacks else brief(ei[1])
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -26,7 +32,7 @@ class _OneLine(logging.Formatter):
 def set_up_logging(level: str) -> None:
     """Send every log line of this process to stderr, in one form, whichever library wrote it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine())
+    handler.setFormatter(_OneLine(tracebacks=level == "DEBUG"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("uvicorn", "alembic", "httpx", "asyncio", "refold.faststream"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

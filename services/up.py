@@ -37,8 +37,8 @@ def run(settings: Settings) -> None:
     """Run until a signal; blocks. Prints ``ready <url>`` on stdout once it serves. Raises SetupError in one line."""
     set_up_logging(settings.log_level)
     folder = DataDir(settings.data.resolve())
-    folder.hold()
     try:
+        folder.hold()
         run_until_signal(partial(_serve, replace(settings, data=folder.path), folder), uvloop=settings.uvloop)
     finally:
         folder.release()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
 from events.errors import SetupError
+
+LEAST_FREE_BYTES = 16 << 20
+"""Less free space than this is a full disk: stores and the log would fail one after another, each in its own words."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class DataDir:
         self._held: IO[str] | None = None
 
     def hold(self) -> None:
-        """Make the folder and lock it. Raises SetupError when it is unwritable or another process holds it."""
+        """Make the folder and lock it. Raises SetupError for an unwritable folder, another holder, or a full disk."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             held = (self.path / "lock").open("a")
@@ -47,6 +51,12 @@ class DataDir:
             held.close()
             raise SetupError(self._refusal()) from error
         self._held = held
+        free = shutil.disk_usage(self.path).free
+        if free < LEAST_FREE_BYTES:
+            raise SetupError(
+                f"the disk of {self.path} is full ({free >> 10:,} KiB free): free some space, "
+                "or set REFOLD_DATA to a folder on another disk"
+            )
 
     def _refusal(self) -> str:
         other = self.instance()

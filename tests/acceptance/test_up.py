@@ -1,0 +1,325 @@
+"""``refold up`` as a user meets it: real processes, signals, kills, and what a newcomer gets wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+import pytest
+import redis
+
+REFOLD = (sys.executable, "-m", "services.cli.main")
+ROOT = Path(__file__).parents[2]
+READY_S = 30.0
+
+
+@dataclass
+class Up:
+    """One ``refold up``: its process, its URL, what it says on stderr."""
+
+    process: subprocess.Popen[str]
+    url: str = ""
+    out: list[str] = field(default_factory=list)
+    err: list[str] = field(default_factory=list)
+
+    def publish(self, *events: dict[str, Any], ack: str = "durable") -> list[dict[str, Any]]:
+        url, body = f"{self.url}/v1/events", list(events)
+        answer = httpx.post(url, params={"ack": ack}, json=body, timeout=30, trust_env=False)
+        assert answer.status_code in (200, 202, 207), answer.text
+        outcomes: list[dict[str, Any]] = answer.json()["outcomes"]
+        return outcomes
+
+    def get(self, path: str) -> Any:
+        answer = httpx.get(self.url + path, timeout=30, trust_env=False)
+        answer.raise_for_status()
+        return answer.json()
+
+    def events(self, run: str) -> list[str]:
+        """Ids of a run's events that count, in order."""
+        answer = httpx.get(f"{self.url}/v1/runs/{run}/events?limit=500", timeout=30, trust_env=False)
+        items = answer.json()["items"] if answer.status_code == 200 else []
+        return [event["id"] for event in items if event["verdict"] == "effective"]
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(30)
+
+
+class Machine:
+    """A data folder on which instances are started and killed, one after another."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.instances: list[Up] = []
+
+    def command(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("REFOLD_") and k != "REDIS_URL"}
+        return subprocess.Popen(
+            [*REFOLD, *arguments],
+            env={**inherited, "REFOLD_DATA": str(self.data), "REFOLD_HTTP_PORT": "0", **environ},
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def up(self, *arguments: str, **environ: str) -> Up:
+        instance = Up(self.command("up", *arguments, **environ))
+        self.instances.append(instance)
+        assert instance.process.stdout is not None
+        assert instance.process.stderr is not None
+        for stream, kept in ((instance.process.stdout, instance.out), (instance.process.stderr, instance.err)):
+            threading.Thread(target=keep, args=(stream, kept), daemon=True).start()
+        until(lambda: bool(instance.out) or instance.process.poll() is not None, READY_S)
+        assert instance.out, "".join(instance.err)
+        assert instance.out[0].startswith("ready http://")
+        instance.url = instance.out[0].split()[1]
+        return instance
+
+    def fails(self, *arguments: str, **environ: str) -> str:
+        """What a start that cannot work says; it says one line, and no more."""
+        with self.command("up", *arguments, **environ) as process:
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 2, err
+        assert out == ""
+        said = [line for line in err.splitlines() if line.startswith("refold: ")]
+        assert len(said) == 1, err
+        assert "Traceback" not in err
+        return said[0]
+
+    def instance(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data / "instance.json").read_text())
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path / "data")
+    yield made
+    for instance in made.instances:
+        if instance.process.poll() is None:
+            instance.stop(signal.SIGTERM)
+    port = made.data / "redis" / "redis.port"
+    if port.exists():
+        with redis.Redis(port=int(port.read_text())) as orphan, suppress(redis.RedisError):
+            orphan.shutdown(nosave=True)
+
+
+def keep(stream: IO[str], kept: list[str]) -> None:
+    with stream:
+        kept.extend(stream)
+
+
+def until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "not reached in time"
+        time.sleep(0.05)
+
+
+def step(n: int, run: str = "r1") -> dict[str, Any]:
+    return {"id": f"{run}-e{n:04}", "type": "step.started", "run": run, "data": {"step": f"s{n}"}}
+
+
+def ended(run: str) -> dict[str, Any]:
+    return {"id": f"{run}-end", "type": "run.terminated", "run": run, "data": {"reason": "timeout"}}
+
+
+def test_it_serves_says_so_in_one_line_and_stops_on_sigterm(machine: Machine) -> None:
+    up = machine.up()
+    assert up.publish(step(1))[0]["status"] == "stored"
+    assert machine.instance()["url"] == up.url
+    assert machine.instance()["pid"] == up.process.pid
+    assert up.get("/readyz")["ready"] is True
+    began = time.monotonic()
+    assert up.stop(signal.SIGTERM) == 0
+    assert time.monotonic() - began < 8
+    assert up.out == [f"ready {up.url}\n"]
+    assert not (machine.data / "instance.json").exists()
+    assert not [line for line in up.err if " WARNING " in line or " ERROR " in line], "".join(up.err)
+
+
+def test_ctrl_c_is_clean_too(machine: Machine) -> None:
+    up = machine.up()
+    assert up.stop(signal.SIGINT) == 0
+
+
+def test_a_second_up_on_the_same_data_refuses_and_names_the_first(machine: Machine) -> None:
+    up = machine.up()
+    said = machine.fails()
+    assert f"pid {up.process.pid}" in said
+    assert up.url in said
+
+
+def test_kill_9_loses_nothing_and_the_next_up_goes_on(machine: Machine) -> None:
+    """C3 of the embedded default: the orphaned Redis is found, the log re-opened, nothing lost or doubled."""
+    up = machine.up()
+    up.publish(*(step(n) for n in range(50)))
+    up.process.kill()
+    up.process.wait()
+    again = machine.up()
+    assert [o["status"] for o in again.publish(*(step(n) for n in range(60)))] == ["duplicate"] * 50 + ["stored"] * 10
+    assert again.events("r1") == [f"r1-e{n:04}" for n in range(60)]
+    until(lambda: all(p["lag_events"] == 0 for p in again.get("/v1/projections")["items"]))
+    assert again.stop() == 0
+
+
+def test_a_run_that_ended_is_settled_once_though_everything_is_killed(machine: Machine) -> None:
+    up = machine.up()
+    up.publish(step(1), ended("r1"))
+    up.process.kill()
+    up.process.wait()
+    again = machine.up()
+    until(lambda: len(again.events("r1")) == 3)
+    again.process.kill()
+    again.process.wait()
+    last = machine.up()
+    time.sleep(1)
+    events = last.get("/v1/runs/r1/events")["items"]
+    types = [event["type"] for event in events if event["verdict"] == "effective"]
+    assert sorted(types) == ["run.terminated", "settlement.degraded", "step.started"]
+
+
+def test_a_plain_redis_client_publishes_through_the_inbox(machine: Machine) -> None:
+    up = machine.up()
+    with redis.Redis.from_url(machine.instance()["redis_url"]) as client:
+        for n in range(20):
+            client.xadd("refold:inbox", {**step(n), "data": json.dumps(step(n)["data"])})
+    until(lambda: len(up.events("r1")) == 20)
+
+
+def test_redis_killed_under_load_comes_back_and_nothing_is_lost(machine: Machine) -> None:
+    up = machine.up(REFOLD_PUBLISH_TIMEOUT_S="30")
+    done: list[int] = []
+    enough = threading.Event()
+
+    def load() -> None:
+        n = 0
+        while not enough.is_set():
+            batch = [step(k) for k in range(n, n + 20)]
+            try:
+                answer = httpx.post(f"{up.url}/v1/events", json=batch, timeout=60, trust_env=False)
+            except httpx.HTTPError:
+                continue
+            if answer.status_code == 200:
+                n += 20
+                done.append(n)
+
+    publisher = threading.Thread(target=load)
+    publisher.start()
+    try:
+        for _ in range(3):
+            before = len(done)
+            until(lambda before=before: len(done) > before + 3, 40)
+            os.kill(int((machine.data / "redis" / "redis.pid").read_text()), signal.SIGKILL)
+        before = len(done)
+        until(lambda: len(done) > before + 3, 40)
+    finally:
+        enough.set()
+        publisher.join()
+    assert up.get("/v1/log")["events"] >= done[-1]
+    outcomes = up.publish(*(step(k) for k in range(done[-1])))
+    assert {outcome["status"] for outcome in outcomes} == {"duplicate"}
+    status = up.get("/readyz")["services"]
+    assert status["archiver"]["state"] == "running"
+
+
+def test_worker_processes_fold_are_replaced_and_go_with_their_parent(machine: Machine) -> None:
+    up = machine.up("--workers", "2", REFOLD_LEASE_S="1")
+    until(lambda: len(children(up)) == 2)
+    for run in range(16):
+        up.publish(*(step(n, f"run{run}") for n in range(10)))
+    os.kill(children(up)[0], signal.SIGKILL)
+    until(lambda: sum(up.get("/readyz")["services"][f"worker {n}"]["restarts"] for n in (1, 2)) == 1)
+    until(lambda: len(children(up)) == 2)
+    for run in range(16):
+        up.publish(*(step(n, f"run{run}") for n in range(10, 20)))
+    until(lambda: all(p["lag_events"] == 0 for p in up.get("/v1/projections")["items"]))
+    orphans = children(up)
+    up.process.kill()
+    up.process.wait()
+    until(lambda: not any(alive(pid) for pid in orphans))
+
+
+def children(up: Up) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == up.process.pid and "services.worker" in (process / "cmdline").read_text():
+                found.append(int(process.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_taken_port_is_one_clear_line(machine: Machine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = machine.fails(REFOLD_HTTP_PORT=str(port))
+    assert f"port {port} of 127.0.0.1 is taken" in said
+    assert "REFOLD_HTTP_PORT" in said
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"REDIS_URL": "redis://127.0.0.1:1/0"}, "no Redis answers at redis://127.0.0.1:1/0"),
+        ({"REDIS_URL": "127.0.0.1:6379"}, "REDIS_URL is '127.0.0.1:6379'"),
+        ({"REFOLD_DATABASE_URL": "mysql://x/y"}, "REFOLD_DATABASE_URL is 'mysql://x/y'"),
+        ({"REFOLD_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/refold"}, "set REFOLD_DATABASE_URL"),
+        ({"REFOLD_DATA": "/proc/refold"}, "cannot write the data folder /proc/refold"),
+        ({"REFOLD_PROJECTIONS": "no.such:THING"}, "no.such:THING"),
+        ({"REFOLD_HTTP_HOST": "203.0.113.7"}, "cannot listen on 203.0.113.7"),
+        ({"REFOLD_HTTP_HOST": "no host"}, "REFOLD_HTTP_HOST"),
+    ],
+)
+def test_what_a_newcomer_gets_wrong_is_one_clear_line(machine: Machine, environ: dict[str, str], said: str) -> None:
+    assert said in machine.fails(**environ)
+
+
+def test_another_number_of_partitions_is_refused(machine: Machine) -> None:
+    machine.up(REFOLD_PARTITIONS="4").stop()
+    assert "created with 4 partitions" in machine.fails(REFOLD_PARTITIONS="8")
+    # without the variable it is as it was
+    assert machine.up().stop() == 0
+
+
+def test_a_worker_alone_says_what_it_needs(machine: Machine) -> None:
+    with machine.command("worker") as process:
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "set REDIS_URL, or start `refold up`" in err
+
+
+def test_a_worker_joins_the_instance_on_its_data_folder(machine: Machine) -> None:
+    up = machine.up(REFOLD_LEASE_S="1")
+    worker = machine.command("worker", "--role", "projector", REFOLD_LEASE_S="1")
+    try:
+        assert worker.stderr is not None
+        assert any("at work: projector" in line for line in worker.stderr)
+        up.publish(*(step(n) for n in range(5)))
+        until(lambda: all(p["lag_events"] == 0 for p in up.get("/v1/projections")["items"]))
+    finally:
+        worker.terminate()
+        _, _ = worker.communicate(timeout=20)
+    assert worker.returncode == 0
