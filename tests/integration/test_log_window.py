@@ -99,6 +99,15 @@ async def test_forgotten_attempts_are_looked_up(world: World) -> None:
 
 
 @in_world(window=WINDOW)
+async def test_a_winner_known_by_name_alone_can_be_superseded_within_a_batch(world: World) -> None:
+    await world.log.append([start("r1"), start("r2", 2)])
+    await forget(world)
+    await world.log.append([event("stray", run="r0")])
+    outcomes = await world.log.append([event("a", run="r2"), start("r3", 3), event("b", run="r2")])
+    assert statuses(outcomes) == ["stored", "stored", "superseded"]
+
+
+@in_world(window=WINDOW)
 async def test_what_was_looked_up_is_remembered(world: World) -> None:
     """New tasks and runs cost one look-up a batch, known ones none."""
     await forget(world)
