@@ -1,0 +1,235 @@
+"""The read side of the API on a real instance: documents, pages, odd names, problems, refolding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.instance import Instance, running_instance, until
+
+ODD = "a/b c?d#e%2F+ü&x=1"
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running_instance(tmp_path_factory.mktemp("api") / "data") as running:
+        yield running
+
+
+def whole_run(instance: Instance, run: str, **members: Any) -> str:
+    """Publish a small finished run; the token of its end."""
+    steps = [
+        ("run.started", {"goal": "find it", "system_prompt": {"digest": "d1", "content": "Be brief."}}),
+        ("plan.updated", {"steps": [{"id": "s1", "title": "look"}, {"id": "s2", "title": "tell"}]}),
+        ("step.started", {"step": "s1"}),
+        ("tool.called", {"call_id": "c1", "name": "search", "arguments": {"q": "key"}}),
+        ("tool.returned", {"call_id": "c1", "result": {"place": "drawer-17"}}),
+        ("step.completed", {"step": "s1", "summary": "it is in drawer-17"}),
+        ("tool.called", {"call_id": "c2", "name": "open", "arguments": {"place": "drawer-17"}}),
+        ("run.terminated", {"reason": "interrupt"}),
+    ]
+    events = [
+        instance.event(run, type, data, seq=seq, agent="finder", **members) for seq, (type, data) in enumerate(steps, 1)
+    ]
+    return instance.stored(*events)
+
+
+def test_a_task_and_what_resuming_it_needs(instance: Instance) -> None:
+    run = instance.name()
+    token = whole_run(instance, run)
+    task = instance.http.get(f"/v1/tasks/{run}", params={"after": token}).json()
+    assert (task["status"], task["goal"], task["cursor"]) == ("interrupted", "find it", "s2")
+    resume = instance.http.get(f"/v1/tasks/{run}/resume", params={"after": token}).json()
+    assert [step["step"] for step in resume["finished_steps"]] == ["s1"]
+    assert [call["call_id"] for call in resume["in_flight"]] == ["c2"]
+    assert resume["in_flight"][0]["status"].startswith("interrupted")
+    assert resume["system_prompt"] == {"digest": "d1", "content": "Be brief."}
+    again = instance.http.get(f"/v1/tasks/{run}/resume", params={"after": token}).json()
+    assert again["in_flight"] == resume["in_flight"]
+    config = '{"system_prompt": "d2"}'
+    changed = instance.http.get(f"/v1/tasks/{run}/resume", params={"config": config}).json()["config"]["changed_since"]
+    assert {"what": "system_prompt", "before": "d1", "after": "d2"} in changed
+    assert instance.http.get(f"/v1/tasks/{run}/resume", params={"config": "[1]"}).status_code == 422
+
+
+def test_unknown_things_are_404_with_a_code(instance: Instance) -> None:
+    for path, code in {
+        "/v1/tasks/nobody": "no_checkpoint",
+        "/v1/tasks/nobody/resume": "no_checkpoint",
+        "/v1/runs/nobody": "no_run",
+        "/v1/runs/nobody/events": "no_run",
+        "/v1/runs/nobody/settlement": "no_run",
+        "/v1/sessions/nobody/state": "no_session_state",
+        "/v1/cards/nobody": "no_card",
+        "/v1/cards/nobody/raw": "no_card",
+        "/v1/beliefs/nobody": "no_belief",
+        "/v1/projections/nobody/rebuild": "no_projection",
+        "/v1/verify/nobody": "no_job",
+        "/v1/deadletters/nobody": "no_dead_letter",
+        "/v1/nothing": "no_such_path",
+    }.items():
+        response = instance.http.get(path)
+        assert (response.status_code, response.json()["code"]) == (404, code), path
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["detail"]
+    assert instance.http.delete("/v1/events").status_code == 405
+
+
+def test_names_of_any_characters_stand_in_one_segment(instance: Instance) -> None:
+    """Slashes, spaces, question marks and non-ASCII letters in ids, for every kind of path."""
+    name = f"{ODD}-{instance.name()}"
+    token = whole_run(instance, name, session=name)
+    segment = quote(name, safe="")
+    assert instance.http.get(f"/v1/tasks/{segment}", params={"after": token}).json()["task"] == name
+    assert instance.http.get(f"/v1/tasks/{segment}/resume").json()["task"] == name
+    assert instance.http.get(f"/v1/runs/{segment}").json()["run"] == name
+    assert len(instance.http.get(f"/v1/runs/{segment}/events").json()["items"]) >= 8
+    settled = instance.http.get(f"/v1/runs/{segment}/settlement", params={"wait_s": 20}).json()
+    assert settled["run"] == name
+    until(lambda: instance.http.get(f"/v1/sessions/{segment}/state").status_code == 200)
+    assert instance.http.get("/v1/tasks/a/b c").status_code == 404
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_of_events_are_stable(instance: Instance, order: str) -> None:
+    """C38: six events of one millisecond, four a page, both directions: each once, in order."""
+    run = instance.name()
+    events = [instance.event(run, time="2026-03-01T10:00:00.123Z") for _ in range(6)]
+    instance.stored(*events)
+    seen, cursor = [], None
+    while True:
+        params = {"limit": 4, "order": order} | ({"cursor": cursor} if cursor else {})
+        page = instance.http.get(f"/v1/runs/{run}/events", params=params).json()
+        assert len(page["items"]) <= 4
+        seen += [event["id"] for event in page["items"]]
+        # what arrives between two pages moves nothing that was shown
+        instance.stored(instance.event(run))
+        cursor = page["next_cursor"]
+        if cursor is None or len(seen) > 20:
+            break
+    wanted = [event["id"] for event in events]
+    if order == "asc":
+        assert seen[:6] == wanted
+    else:
+        assert seen == wanted[::-1]
+
+
+def test_pages_of_runs_and_tasks(instance: Instance) -> None:
+    task = instance.name("task")
+    for attempt in range(1, 6):
+        token = instance.stored(instance.event(instance.name(), "run.started", {"attempt": attempt}, task=task))
+    pages = []
+    cursor = None
+    while True:
+        params = {"task": task, "limit": 2, "order": "desc"} | ({"cursor": cursor} if cursor else {})
+        page = instance.http.get("/v1/runs", params=params).json()
+        pages.append([run["attempt"] for run in page["items"]])
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert pages == [[5, 4], [3, 2], [1]]
+    listed = instance.http.get("/v1/tasks", params={"limit": 1, "after": token}).json()
+    following = instance.http.get("/v1/tasks", params={"limit": 1000, "cursor": listed["next_cursor"]}).json()
+    assert listed["items"][0]["task"] not in [one["task"] for one in following["items"]]
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/refused", "/v1/deadletters", "/v1/generations", "/v1/beliefs"])
+def test_bad_pages_are_refused(instance: Instance, path: str) -> None:
+    for params in ({"limit": 0}, {"limit": 5000}, {"limit": "x"}, {"cursor": "!!"}, {"cursor": "WyJhc2MiLCJ4Il0"}):
+        response = instance.http.get(path, params=params)
+        assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), params
+
+
+def test_cards_lead_back_to_their_originals(instance: Instance) -> None:
+    run = instance.name()
+    token = whole_run(instance, run)
+    cards = instance.http.get("/v1/cards", params={"task": run, "after": token}).json()["items"]
+    assert cards == instance.http.get(f"/v1/tasks/{run}/cards").json()["items"]
+    card = next(card for card in cards if card.get("tool") == "search")
+    assert card["uses"] == 1
+    assert instance.http.get(f"/v1/cards/{card['card']}").json()["used_by"]
+    original = instance.http.get(f"/v1/cards/{card['card']}/raw").json()
+    assert original["data"]["result"] == {"place": "drawer-17"}
+    elsewhere = {"x-refold-org": "other"}
+    assert instance.http.get(f"/v1/cards/{card['card']}/raw", headers=elsewhere).status_code == 404
+    assert instance.http.get("/v1/cards").status_code == 422
+
+
+def test_beliefs_of_an_agent(instance: Instance) -> None:
+    run = instance.name()
+    whole_run(instance, run)
+    found = until(lambda: instance.http.get("/v1/beliefs", params={"agent": "finder"}).json()["items"])
+    belief = next(one for one in found if "search" in one["statement"])
+    assert 0 <= belief["confidence"] <= 1
+    path = f"/v1/beliefs/{quote(belief['belief'], safe='')}"
+    assert instance.http.get(path, params={"agent": "finder"}).json()["evidence"]
+    assert instance.http.get("/v1/beliefs", params={"agent": "a", "user": "u"}).status_code == 422
+    assert instance.http.get("/v1/beliefs", params={"user": "nobody"}).json()["items"] == []
+
+
+def test_a_settlement_says_why_there_is_none(instance: Instance) -> None:
+    run = instance.name()
+    instance.stored(instance.event(run, "run.started", {"goal": "g"}))
+    response = instance.http.get(f"/v1/runs/{run}/settlement")
+    assert (response.status_code, response.json()["code"]) == (404, "no_settlement")
+
+
+def test_rebuild_and_verify_run_beside_reads_and_writes(instance: Instance) -> None:
+    run = instance.name()
+    whole_run(instance, run)
+    before = projection(instance, "task_state")["generation"]
+    begun = instance.http.post("/v1/projections/task_state/rebuild")
+    assert begun.status_code == 202
+    joined = instance.http.post("/v1/projections/task_state/rebuild").json()
+    assert joined["id"] == begun.json()["id"]
+    assert instance.publish(instance.event(run)).status_code == 200
+    job = until(lambda: finished(instance, begun.headers["location"]))
+    assert (job["state"], job["generation"]) == ("done", before + 1), job
+    assert projection(instance, "task_state")["generation"] == before + 1
+    assert instance.http.get(f"/v1/tasks/{run}").json()["read"]["generation"] == f"task_state__g{before + 1}"
+    started = instance.http.post("/v1/verify", json={"projections": ["task_state", "beliefs"]})
+    assert started.status_code == 202
+    verified = until(lambda: finished(instance, started.headers["location"]))
+    assert verified["result"]["equal"] is True
+    assert [one["name"] for one in verified["result"]["projections"]] == ["task_state", "beliefs"]
+    generations = instance.http.get("/v1/generations", params={"projection": "task_state"}).json()["items"]
+    assert [one["state"] for one in generations[:2]] == ["active", "retired"]
+    assert instance.http.post("/v1/verify", json={"projections": ["nobody"]}).status_code == 404
+
+
+def projection(instance: Instance, name: str) -> dict[str, Any]:
+    items = instance.http.get("/v1/projections").json()["items"]
+    return next(one for one in items if one["name"] == name)
+
+
+def finished(instance: Instance, path: str) -> dict[str, Any] | None:
+    job: dict[str, Any] = instance.http.get(path).json()
+    return job if job["state"] != "running" else None
+
+
+def test_reading_after_a_token(instance: Instance) -> None:
+    bad = instance.http.get("/v1/tasks/x", params={"after": "nonsense"})
+    assert (bad.status_code, bad.json()["code"]) == (422, "bad_token")
+    log = instance.http.get("/v1/log").json()
+    assert log["events"] == sum(int(mark.partition("-")[2]) + 1 for mark in log["watermarks"].values())
+    until(lambda: all(one["reached"] for one in after(instance, log["token"])))
+
+
+def after(instance: Instance, token: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = instance.http.get("/v1/projections", params={"after": token}).json()["items"]
+    return items
+
+
+def test_health_and_openapi(instance: Instance) -> None:
+    assert instance.http.get("/healthz").json() == {"status": "ok"}
+    ready = instance.http.get("/readyz").json()
+    assert ready["ready"] is True
+    assert set(ready["projections"]) == {"task_state", "memory_cards", "settlements", "beliefs"}
+    schema = instance.http.get("/openapi.json").json()
+    assert "/v1/events" in schema["paths"]
+    assert "/v1/tasks/{task}/resume" in schema["paths"]
+    # nothing of the documentation comes from elsewhere
+    assert instance.http.get("/docs").status_code == 404
