@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.msgpack import encode as packb
 
 from events.archive.queries import read_epochs
 from events.archive.store import archive_batch, end_epoch
@@ -14,6 +15,7 @@ from events.errors import Fenced, Transient
 from events.event import Event, Position
 from events.log.layout import keys_of
 from events.log.recovery import open_partition
+from events.log.scripts import Script
 from events.log.tail import read
 from tests.integration.log_world import World, event, in_world, positions, start, statuses
 
@@ -201,6 +203,19 @@ async def test_many_recover_at_once(world: World) -> None:
     assert await in_log(world, mark.epoch) == [f"e{i}" for i in range(50)]
     assert await world.open() == mark
     assert statuses(await world.log.append(events(49, 50))) == ["duplicate", "stored"]
+
+
+@in_world()
+async def test_a_recovery_that_slept_between_sql_and_redis_changes_nothing(world: World) -> None:
+    """Another one has opened a later epoch meanwhile, and events have come."""
+    world.server.restart()
+    await world.open()
+    await world.log.append(events(0, 1))
+    for slept in (1, 2):
+        answer = await Script("reopen").run(world.redis, KEYS, slept, packb({}), packb({}), 1)
+        assert answer == [b"LATE", b"2"]
+    assert await in_log(world, 2) == ["e0", "e1"]
+    assert statuses(await world.log.append(events(1, 2))) == ["duplicate", "stored"]
 
 
 @in_world()
