@@ -20,7 +20,10 @@ from projections.projection import Json, Projection, Row
 RowKey = tuple[Any, ...]
 """``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
 
-_INT64 = range(-(2**63), 2**63)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+_Numbers = tuple[Callable[[Row], tuple[Any, ...]] | None, tuple[str, ...]]
+"""Of rows with the same types: what picks their integers, and the names of their floats."""
 
 
 class Shape:
@@ -38,14 +41,12 @@ class Shape:
         self.key_columns = tuple(keys)
         self.all_columns = ("org", "key", *(str(c.name) for c in table.columns if c.name not in ("org", "key")))
         self.columns = self.all_columns[2:]
-        self._column_set = frozenset(self.columns)
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
         self._nullable = {name for name in self.columns if table.c[name].nullable and name not in keys}
         self._pk_of = _picker(self.key_columns[2:])
         self._values_of = _picker(self.columns)
-        self._checked = [(name, kind) for name, kind in self._kinds if kind in (int, float)]
         self._through_text = [name for name, kind in self._kinds if kind is None] if strict else []
-        self._seen: set[tuple[type, ...]] = set()
+        self._numbers: dict[tuple[type, ...], _Numbers] = {}
         self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
         self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
 
@@ -55,16 +56,24 @@ class Shape:
         Raises ValueError or TypeError, naming table and column, for a row that the table cannot hold.
         """
         row = dict(given)
-        if row.keys() != self._column_set:
+        try:
+            values = self._values_of(row)
+        except KeyError:
             row = self._filled(row)
-        types = tuple(map(type, self._values_of(row)))
-        if types not in self._seen:
-            self._check_types(row)
-            self._seen.add(types)
-        for name, kind in self._checked:
-            value = row[name]
-            if value is not None:
-                row[name] = _whole(self.name, name, value) if kind is int else _real(self.name, name, value)
+            values = self._values_of(row)
+        if len(row) != len(self.columns):
+            row = self._filled(row)
+        types = tuple(map(type, values))
+        numbers = self._numbers.get(types)
+        if numbers is None:
+            numbers = self._numbers[types] = self._check_types(row)
+        whole, real = numbers
+        if whole is not None:
+            ints = whole(row)
+            if max(ints) > _INT64_MAX or min(ints) < _INT64_MIN:
+                raise ValueError(f"table {self.name}: of {ints} not all fit 64 bits")
+        for name in real:
+            row[name] = _real(self.name, name, row[name])
         for name in self._through_text:
             row[name] = orjson.loads(orjson.dumps(row[name], option=orjson.OPT_SORT_KEYS))
         return row
@@ -87,12 +96,13 @@ class Shape:
         return row_key, dict(zip(self.columns, plain[2:], strict=True))
 
     def _filled(self, row: dict[str, Any]) -> dict[str, Any]:
-        unknown = row.keys() - self._column_set
+        unknown = row.keys() - set(self.columns)
         if unknown:
             raise ValueError(f"table {self.name} has no column {sorted(unknown)[0]!r}")
         return {name: row.get(name) for name in self.columns}
 
-    def _check_types(self, row: Row) -> None:
+    def _check_types(self, row: Row) -> _Numbers:
+        """Check the types of a row's values; which of its columns hold numbers, whose values must be checked too."""
         for name, kind in self._kinds:
             value = row[name]
             if value is None:
@@ -103,6 +113,9 @@ class Shape:
                     raise TypeError(f"{self.name}.{name} takes a float, not {type(value).__name__}")
             elif kind is not None and type(value) is not kind:
                 raise TypeError(f"{self.name}.{name} takes {kind.__name__}, not {type(value).__name__}")
+        whole = [name for name, kind in self._kinds if kind is int and row[name] is not None]
+        real = tuple(name for name, kind in self._kinds if kind is float and row[name] is not None)
+        return (_picker(whole) if whole else None), real
 
 
 def shapes_of(projection: Projection, *, strict: bool = False) -> dict[str, Shape]:
@@ -134,12 +147,6 @@ def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
         only = names[0]
         return lambda row: (row[only],)
     return itemgetter(*names)
-
-
-def _whole(table: str, name: str, value: int) -> int:
-    if value not in _INT64:
-        raise ValueError(f"{table}.{name}: {value} does not fit 64 bits")
-    return value
 
 
 def _real(table: str, name: str, value: float) -> float:

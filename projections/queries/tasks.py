@@ -173,7 +173,7 @@ def _call(row: Document, status: str) -> Document:
     shown = ("arguments", "step", "idempotency_key", "called_at", "returned_at", "result", "error", "expected_s")
     return {
         "call_id": row["call_id"],
-        "run": row["run"],
+        "run": row["run_id"],
         "name": row["name"],
         "status": status,
         "side_effect": row["side_effect"],

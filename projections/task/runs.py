@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from events.types.run import Addressed, RunStarted, RunTerminated
+from projections.bounds import whole
 from projections.task.scene import Mutable, Scene
 from projections.task.status import interrupts, verdict
 
@@ -18,6 +19,7 @@ def enter(scene: Scene, *, from_outside: bool, sign_of_life: bool) -> None:
         return
     if not run["events"]:
         task["runs"] += 1
+        run["full"] = whole(scene.event.run)
     run["events"] += 1
     run["last_time"], run["epoch"], run["n"] = scene.event.time, scene.epoch, scene.n
     if not task["run"]:

@@ -125,6 +125,7 @@ CALLS = read_model_table(
     text("call_id", pk=True),
     count("nth", pk=True),  # some runtimes use one call id again within a run
     text("full"),
+    text("run_id"),  # the run in full
     count("uses"),  # on the row with nth 1: how many uses the id has had
     text("name"),
     json("arguments"),

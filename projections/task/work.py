@@ -170,7 +170,7 @@ def _use_of(scene: Scene, call_id: str) -> Mutable:
     first = scene.draft.edit("calls", run, call, 1)
     if not first["uses"]:
         first["uses"] = 1
-        first["full"] = whole(call_id)
+        first.update(full=whole(call_id), run_id=scene.event.run)
     return first if first["uses"] == 1 else scene.draft.edit("calls", run, call, first["uses"])
 
 
@@ -179,5 +179,5 @@ def _next_use(scene: Scene, call_id: str) -> Mutable:
     first = scene.draft.edit("calls", run, call, 1)
     first["uses"] += 1
     row = scene.draft.edit("calls", run, call, first["uses"])
-    row["full"] = whole(call_id)
+    row.update(full=whole(call_id), run_id=scene.event.run)
     return row
