@@ -44,21 +44,25 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
-        flags = [flag for name, value in self.settings.items() for flag in ("-c", f"{name}={value}")]
-        self.process = _run_postgres(
-            ["postgres", "-D", str(self.directory), "-h", "127.0.0.1", "-p", str(self.port), "-k", "", *flags],
-            self.directory / "server.log",
-        )
+        """Start it and wait until it answers; after a ``kill`` it may take a try until the old children are gone."""
         deadline = time.monotonic() + 30
         while True:
+            if self.process is None or self.process.poll() is not None:
+                self.process = self._launch()
             try:
                 psycopg.connect(self.url, connect_timeout=5).close()
                 return
             except psycopg.OperationalError as error:
-                if self.process.poll() is not None or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise RuntimeError((self.directory / "server.log").read_text()) from error
                 time.sleep(0.05)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        flags = [flag for name, value in self.settings.items() for flag in ("-c", f"{name}={value}")]
+        return _run_postgres(
+            ["postgres", "-D", str(self.directory), "-h", "127.0.0.1", "-p", str(self.port), "-k", "", *flags],
+            self.directory / "server.log",
+        )
 
     def kill(self) -> None:
         """``kill -9`` of the postmaster; its children end themselves."""

@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, Column, Connection, Double, MetaData, Table, 
 
 from events.bulk import bulk_delete, bulk_insert, bulk_insert_new, bulk_select, bulk_upsert
 from events.database import Database, Stores
+from events.database_errors import CommitUnknown
 from events.errors import Transient
 from projections.projection import Json
 from tests.servers import PostgresServer, postgres_server
@@ -44,7 +45,11 @@ def all_rows(conn: Connection) -> list[tuple[Any, ...]]:
 
 
 def test_bulk_statements_round_trip(db: Database) -> None:
-    rows = [("a", 1, {"z": [1, None], "b": "é\\u0000"}, 0.5), ("a", 2, None, None), ("b", 2**62, [], -1e300)]
+    rows: list[tuple[Any, ...]] = [
+        ("a", 1, {"z": [1, None], "b": "é\\u0000"}, 0.5),
+        ("a", 2, None, None),
+        ("b", 2**62, [], -1e300),
+    ]
     db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, rows))
     assert db.read_now(all_rows) == rows
     newer = [("a", 2, {"new": True}, 2.0), ("c", 1, "text", 3.0)]
@@ -58,7 +63,7 @@ def test_bulk_statements_round_trip(db: Database) -> None:
 
 
 def test_bulk_statements_take_more_rows_than_one_statement_holds(db: Database) -> None:
-    rows = [(f"k{n:05}", n, n, None) for n in range(4500)]
+    rows: list[tuple[Any, ...]] = [(f"k{n:05}", n, n, None) for n in range(4500)]
     assert db.write_now(lambda conn: bulk_insert_new(conn, things, COLUMNS, rows)) == 4500
     db.write_now(lambda conn: bulk_upsert(conn, things, COLUMNS, [(k, n, v + 1, w) for k, n, v, w in rows]))
     assert db.read_now(all_rows) == [(k, n, v + 1, w) for k, n, v, w in rows]
@@ -171,11 +176,21 @@ def test_a_killed_postgresql_is_transient_and_has_all_commits() -> None:
         db.write_now(metadata.create_all)
         db.read_now(all_rows)
         server.kill()
-        for call in (lambda: db.write_now(all_rows), lambda: db.read_now(all_rows)):
-            with pytest.raises(Transient, match="PostgreSQL"):
-                call()
+        with pytest.raises(Transient, match="PostgreSQL"):
+            db.write_now(all_rows)
+        with pytest.raises(Transient, match="PostgreSQL"):
+            db.read_now(all_rows)
         server.start()
         db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, [("a", 1, None, None)]))
+        assert len(db.read_now(all_rows)) == 1
+
+        def die_before_the_commit(conn: Connection) -> None:
+            bulk_insert(conn, things, COLUMNS, [("b", 1, None, None)])
+            server.kill()
+
+        with pytest.raises(CommitUnknown, match="whether it holds is unknown"):
+            db.write_now(die_before_the_commit)
+        server.start()
         assert len(db.read_now(all_rows)) == 1
         db.close()
         server.stop()

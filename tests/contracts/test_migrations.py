@@ -88,7 +88,7 @@ def _migrate_and_die(url: str) -> None:
             os._exit(9)
         return create_table(self, name, *args, **options)
 
-    Operations.create_table = die_at_leases  # type: ignore[method-assign]
+    Operations.create_table = die_at_leases  # type: ignore[method-assign, assignment]
     _migrate(url)
 
 
