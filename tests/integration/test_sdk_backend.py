@@ -1,0 +1,321 @@
+"""The SDK against a real ``refold up``: block ends, the spool, kills of the agent at every point, resumes that race."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from refold import AsyncRefold, Conflict, Policy, Refold, Resume
+
+from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
+
+QUICK = Policy(backoff_s=0.05, backoff_max_s=0.2)
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running_instance(tmp_path_factory.mktemp("up") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def client(instance: Instance, tmp_path: Path) -> Iterator[Refold]:
+    with _client(instance, tmp_path) as made:
+        yield made
+
+
+def _client(instance: Instance, tmp_path: Path) -> Refold:
+    return Refold(instance.url, agent="a", user="u", session="s", spool=tmp_path / "spool", policy=QUICK, timeout_s=20)
+
+
+def _task(client: Refold, task: str) -> Any:
+    assert client.flush()
+    return until(lambda: client.get(f"/v1/tasks/{task}"))
+
+
+def _events(instance: Instance, run: str) -> list[dict[str, Any]]:
+    answer = instance.http.get(f"/v1/runs/{run}/events", params={"limit": 500})
+    return list(answer.json()["items"]) if answer.status_code == 200 else []
+
+
+def test_every_word_passes_the_door(instance: Instance, client: Refold) -> None:
+    task = instance.name("words")
+    with client.run(
+        "every word", task=task, settles="agent", settle_deadline_s=30, mode="creative", model="m",
+        budget={"tokens": 5}, system_prompt="be brief", tools=[{"name": "t"}],
+    ) as run:  # fmt: skip
+        run.plan(["one", {"id": "two", "title": "Two"}], reason="to begin")
+        with run.step("one", "One") as step:
+            with run.tool("t", {"x": 1}, side_effect=True, expected_s=3) as call:
+                call.result = {"y": [1, 2]}
+            step.summary, step.result = "done", {"z": 1}
+        with pytest.raises(OSError, match="no"), run.step("two"), run.tool("t"):
+            raise OSError("no")
+        run.skip("three", "not needed")
+        run.decide("a", question="q", alternatives=["b"], rationale="r", based_on=[call.call_id])
+        run.message("user", [{"type": "text", "text": "hi"}], name="n")
+        run.note("k", {"v": 1}, category="c", ttl_s=5, expected_version=0)
+        run.feedback("good", score=0.5, target_kind="call", target=call.call_id, by="u")
+        run.artifact("f", uri="file:///f", kind="k", digest="d", size_bytes=1, step="one")
+        run.block("b", "why")
+        run.unblock("b", "gone")
+        run.request_approval("ok?", action="act", arguments={"a": 1})
+        run.resolve_approval("ok?", approved=True, by="u")
+        run.checkpoint({"state": [1, {"deep": None}]}, data_version="3", milestone=True)
+        run.responded("m", tokens_in=1, tokens_out=2, cost=0.1, latency_ms=5)
+        run.remember("likes tea", kind="preference", entity="tea", attribute="taste", tags=["t"])
+        run.heartbeat("still here")
+        run.settle({"goal": "g"}, memories=[{"content": "m"}], reflections=["r"], learnings=["l"])
+    assert client.flush()
+    stored = [event["type"] for event in _events(instance, run.id)]
+    assert "publication.refused" not in stored
+    own = [kind for kind in stored if kind != "experience.recorded"]
+    assert len(own) == 26
+    document = client.resume(task)
+    assert document.results == {"one": {"z": 1}, "three": None}
+    assert document.checkpoint == {"state": [1, {"deep": None}]}
+    settlement = until(lambda: instance.http.get(f"/v1/runs/{run.id}/settlement").json())
+    assert (settlement["by"], settlement["reason"], settlement["interrupted"]) == ("agent", "end_turn", False)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (None, "completed", "end_turn"),
+        (KeyboardInterrupt(), "interrupted", "interrupt"),
+        (TimeoutError(), "interrupted", "timeout"),
+        (ValueError("x"), "interrupted", "panic_stop"),
+    ],
+)
+def test_block_ends(instance: Instance, client: Refold, error: BaseException | None, status: str, reason: str) -> None:
+    task = instance.name("end")
+
+    def agent() -> None:
+        with client.run("g", task=task) as run, run.step("s"):
+            if error is not None:
+                raise error
+
+    if error is None:
+        agent()
+    else:
+        with pytest.raises(type(error)):
+            agent()
+    found = until(lambda: (task_ := _task(client, task))["reason"] and task_)
+    assert (found["status"], found["reason"]) == (status, reason)
+
+
+def test_large_output_passes_the_door(instance: Instance, client: Refold) -> None:
+    """C28: what the SDK makes of 20 MB is accepted."""
+    with client.run("g") as run, run.tool("cat") as call:
+        call.result = "\u0000\U0001f468" * 4_000_000
+    assert client.flush()
+    assert "tool.returned" in [event["type"] for event in _events(instance, run.id)]
+
+
+@contextmanager
+def _up(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """``refold up`` on a fixed port, since the spool of an address is for that address alone."""
+    command = [*REFOLD, "up", "--data", str(data), "--http", str(port)]
+    with (data.parent / "up.log").open("ab") as log, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=ROOT
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"ready "), (data.parent / "up.log").read_text()
+        yield process
+        process.terminate()
+
+
+def test_a_backend_that_was_killed_gets_everything_later_in_order(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url, spool = f"http://127.0.0.1:{port}", tmp_path / "spool"
+    with _up(tmp_path / "data", port) as backend, Refold(url, spool=spool, policy=QUICK, timeout_s=2) as client:
+        run = client.run("g", task="t").__enter__()
+        run.note("before", 0)
+        assert client.flush()
+        run.note("perhaps stored, never answered", 0)
+        backend.send_signal(signal.SIGKILL)
+        backend.wait()
+        for n in range(300):
+            run.note("while away", n)
+    with _up(tmp_path / "data", port), Refold(url, spool=spool, policy=QUICK) as later, httpx.Client() as http:
+        assert later.flush(30)
+        found = http.get(f"{url}/v1/runs/{run.id}/events", params={"limit": 500}).json()["items"]
+    assert [event["data"]["content"] for event in found[1:]] == [0, 0, *range(300)]
+
+
+AGENT = """
+import json, os, sys
+from pathlib import Path
+from refold import Policy, Refold
+
+url, folder, task, die_at = sys.argv[1:]
+folder, passed = Path(folder), 0
+
+def point():
+    global passed
+    passed += 1
+    if passed == int(die_at):
+        os.kill(os.getpid(), 9)
+
+def book():
+    path = folder / "ledger.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+def pay(key, amount):
+    with (folder / "ledger.jsonl").open("a") as file:
+        file.write(json.dumps({"key": key, "amount": amount}) + "\\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+def paid(key):
+    return next((entry["amount"] for entry in book() if entry["key"] == key), None)
+
+client = Refold(url, spool=folder / "spool", policy=Policy(flush_s=0.2))
+point()
+with client.run("pay twice", task=task, resume=True) as run:
+    point()
+    run.plan(["first", "second"])
+    point()
+    for number, step in enumerate(["first", "second"], start=1):
+        if run.done(step):
+            continue
+        with run.step(step):
+            point()
+            run.note("progress", step)
+            point()
+            with run.tool("pay", {"amount": number}, side_effect=True, already_done=paid) as call:
+                point()
+                if not call.done:
+                    pay(call.key, number)
+                    call.result = number
+                point()
+            point()
+        point()
+    point()
+print("points", passed)
+"""
+
+
+def _run_agent(instance: Instance, folder: Path, task: str, die_at: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", AGENT, instance.url, str(folder), task, str(die_at)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.timeout(300)
+def test_an_agent_killed_at_every_point_does_each_effect_once(instance: Instance, tmp_path: Path) -> None:
+    """Killed between any two lines and resumed until it is through: two payments, each once, and no step done twice."""
+    points = 0
+    for die_at in range(1, 40):
+        folder = tmp_path / str(die_at)
+        folder.mkdir()
+        task = instance.name("killed")
+        first = _run_agent(instance, folder, task, die_at)
+        if first.returncode == 0:
+            points = die_at - 1
+            break
+        assert first.returncode == -signal.SIGKILL, first.stderr
+        # the second life dies as far on from where it began, where that is not beyond its end; the third lives
+        for later in (die_at, 0):
+            again = _run_agent(instance, folder, task, later)
+            assert again.returncode in (0, -signal.SIGKILL if later else 0), again.stderr
+        ledger = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+        assert [entry["amount"] for entry in ledger] == [1, 2], f"killed at {die_at}"
+        runs = instance.http.get("/v1/runs", params={"task": task, "limit": 100}).json()["items"]
+        events = [event for run in runs for event in _events(instance, run["run"])]
+        done = Counter(event["data"]["step"] for event in events if event["type"] == "step.completed")
+        assert done == {"first": 1, "second": 1}, f"killed at {die_at}"
+        document = instance.http.get(f"/v1/tasks/{task}/resume").json()
+        assert document["in_flight"] == []
+        assert document["status"] == "completed"
+    assert points == 16, "every point was reached"
+
+
+def test_of_two_resumes_that_race_one_gets_the_conflict(instance: Instance, tmp_path: Path) -> None:
+    for round_ in range(5):
+        task = instance.name("race")
+        with _client(instance, tmp_path) as client, pytest.raises(ValueError, match="crash"), client.run(task=task):
+            raise ValueError("crash")
+        _race(instance, tmp_path / str(round_), task)
+
+
+def _race(instance: Instance, folder: Path, task: str) -> None:
+    won: list[str] = []
+    lost: list[Conflict] = []
+    barrier = threading.Barrier(2)
+
+    class Together(Refold):
+        def resume(self, task: str, *, after: str = "") -> Resume:
+            found = super().resume(task, after=after)
+            if not after:
+                barrier.wait(20)
+            return found
+
+    def worker(number: int) -> None:
+        with Together(instance.url, spool=folder / str(number), policy=QUICK) as client:
+            try:
+                with client.run(task=task, resume=True) as run:
+                    won.append(run.id)
+            except Conflict as conflict:
+                lost.append(conflict)
+
+    threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (len(won), len(lost)) == (1, 1)
+    assert won[0] in str(lost[0]), "the conflict names the winner"
+
+
+def test_a_paused_worker_that_wakes_can_add_only_late_results(instance: Instance, client: Refold) -> None:
+    """C20: the late result of an older attempt is taken, once, and nothing else of it."""
+    task = instance.name("zombie")
+    old = client.run("g", task=task).__enter__()
+    block = old.tool("slow", {"x": 1}, side_effect=True)
+    call = block.__enter__()
+    with client.run(task=task, resume=True) as new:
+        assert new.resumed is not None
+        assert [earlier.call_id for earlier in new.resumed.in_flight] == [call.call_id]
+        call.result = "late, but here"
+        with pytest.raises(Conflict, match=new.id):
+            block.__exit__(None, None, None)
+        assert client.flush()
+        with pytest.raises(Conflict, match=new.id):
+            old.note("zombie", 1)
+    assert client.flush()
+    stored = [(event["type"], event["data"].get("late")) for event in _events(instance, old.id)]
+    assert stored == [("run.started", None), ("tool.called", None), ("tool.returned", True)]
+    assert client.resume(task).in_flight == ()
+
+
+def test_async(instance: Instance, tmp_path: Path) -> None:
+    task = instance.name("async")
+
+    async def work() -> None:
+        async with AsyncRefold(instance.url, spool=tmp_path / "spool", policy=QUICK) as client:
+            with pytest.raises(ValueError, match="crash"):
+                await crash(client)
+            async with client.run(task=task, resume=True) as run:
+                assert (run.attempt, run.pending(["one", "two"]), run.result("one")) == (2, ["two"], 1)
+
+    async def crash(client: AsyncRefold) -> None:
+        async with client.run("g", task=task) as run:
+            async with run.step("one") as step:
+                step.result = 1
+            raise ValueError("crash")
+
+    asyncio.run(work())
