@@ -51,7 +51,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
     def new() -> Projector:
         return Projector(
             chosen, backend.stores, backend.db, backend.identity,
-            batch=settings.fold_batch, lease_ttl_s=settings.lease_s,
+            batch=settings.fold_batch, lease_ttl_s=settings.lease_s, poll_s=min(1.0, settings.lease_s / 4),
         )  # fmt: skip
 
     return partial(run_projector, new, settings.redis_url)

@@ -31,7 +31,10 @@ MAX_IN_FLIGHT = 10_000
 """Reactions begun and not finished, waiting ones included, before reading pauses."""
 COMMIT_S = 0.25
 """How often a moving checkpoint is written; it only decides how much is done again after a kill."""
-POLL_S = 1.0
+POLL_S = 2.0
+"""How often the archive is looked at when no wake-up comes."""
+PACE_S = 0.05
+"""Pause after a wake-up: under steady traffic one read takes in many events instead of one."""
 
 _log = logging.getLogger("refold.reactors")
 
@@ -82,7 +85,7 @@ class PartitionRun:
                     read_to = archived.position
                 if self._done_to(read_to) != claim.position and monotonic() - committed_at >= COMMIT_S:
                     claim, committed_at = await self._commit(claim, read_to), monotonic()
-                if not batch:
+                if len(batch) < READ:
                     unwritten = self._flights or read_to != claim.position
                     await self._pause(stopping, COMMIT_S if unwritten else POLL_S)
         finally:
@@ -137,6 +140,8 @@ class PartitionRun:
     async def _pause(self, stopping: asyncio.Event, seconds: float) -> None:
         waits = [asyncio.create_task(event.wait()) for event in (self.wake, stopping)]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.is_set():
+            await asyncio.wait(waits[1:], timeout=PACE_S)
         for wait in waits:
             wait.cancel()
 
