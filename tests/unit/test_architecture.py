@@ -19,10 +19,22 @@ MAX_FUNCTION_LINES = 45
 
 IMPURE_MODULES = {
     "asyncio", "concurrent", "httpx", "io", "locale", "logging", "multiprocessing", "os", "pathlib", "psycopg",
-    "random", "redis", "secrets", "signal", "socket", "sqlite3", "subprocess", "threading", "time", "urllib", "uuid",
+    "random", "redis", "secrets", "signal", "socket", "sqlite3", "subprocess", "threading", "time", "urllib",
 }  # fmt: skip
-IMPURE_NAMES = {"Connection", "Engine", "Session", "create_engine", "select", "insert", "update", "delete", "func"}
-IMPURE_CALLS = {"now", "utcnow", "today", "uuid4", "getenv", "urandom"}
+IMPURE_NAMES = {
+    "uuid1",
+    "uuid4",
+    "Connection",
+    "Engine",
+    "Session",
+    "create_engine",
+    "select",
+    "insert",
+    "update",
+    "delete",
+    "func",
+}
+IMPURE_CALLS = {"now", "utcnow", "today", "uuid1", "uuid4", "getenv", "urandom"}
 IMPURE_BUILTINS = {"hash", "id", "open", "input", "print", "globals"}
 
 
@@ -106,7 +118,7 @@ def test_folds_and_all_that_they_import_are_pure() -> None:
 @pytest.mark.parametrize(
     "line",
     ["import time", "from random import choice", "import redis.asyncio", "from sqlalchemy import Connection",
-     "x = datetime.now(UTC)", "x = hash('a')", "x = uuid4()", "from os import environ"],
+     "x = datetime.now(UTC)", "x = hash('a')", "x = uuid4()", "from os import environ", "from uuid import uuid4"],
 )  # fmt: skip
 def test_the_purity_check_sees(line: str) -> None:
     assert list(impurities(line))
