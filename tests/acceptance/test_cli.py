@@ -1,0 +1,225 @@
+"""The command line as its users meet it: real processes, exit codes, JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.instance import Instance, refold, running_instance
+
+IMPORTS = Path(__file__).parent.parent / "fixtures" / "imports"
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running_instance(tmp_path_factory.mktemp("cli") / "data") as running:
+        for format in ("chat", "swe-agent", "relay"):
+            done = running.refold("import", str(IMPORTS / format), "--format", format, "--wait")
+            assert done.returncode == 0, done.stderr
+        yield running
+
+
+def document(done: subprocess.CompletedProcess[bytes], exit_code: int = 0) -> Any:
+    assert done.returncode == exit_code, done.stderr
+    return json.loads(done.stdout)
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def a_run(instance: Instance, stem: str) -> str:
+    found = lines(instance.refold("runs", "--json"))
+    return str(next(one["run"] for one in found if one["run"].startswith(stem)))
+
+
+COMMANDS = """
+up demo worker doctor publish import runs events task resume cards settlements beliefs
+status rebuild verify generations deadletters refused
+"""
+
+
+def test_help_is_quick_and_names_every_command() -> None:
+    def spent_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = spent_s()
+    done = refold("--help")
+    assert spent_s() - before < 0.5
+    for command in COMMANDS.split():
+        assert f"  {command} " in done.stdout.decode()
+
+
+def test_importing_again_changes_nothing(instance: Instance) -> None:
+    before = document(instance.refold("status", "--json"))["events"]
+    done = document(instance.refold("import", str(IMPORTS / "relay"), "--format", "relay", "--json"))
+    assert done["outcomes"] == {"duplicate": done["events"]}
+    assert len(done["runs"]) == 2
+    assert done["skipped"][0]["reason"] == "a trace of changed lines, not a run"
+    assert document(instance.refold("status", "--json"))["events"] == before
+
+
+def test_import_stops_at_a_limit(instance: Instance) -> None:
+    path = str(IMPORTS / "chat" / "many.json")
+    assert len(document(instance.refold("import", path, "--format", "chat", "--limit", "1", "--json"))["runs"]) == 1
+
+
+def test_import_of_what_is_no_trajectory(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"hello": 1}')
+    assert instance.refold("import", str(tmp_path / "x.json"), "--format", "chat").returncode == 1
+    for arguments in (["nowhere", "--format", "chat"], [str(tmp_path), "--format", "odd"], [str(tmp_path)]):
+        assert instance.refold("import", *arguments).returncode == 2
+
+
+def test_events_of_a_run(instance: Instance) -> None:
+    found = lines(instance.refold("events", "--run", a_run(instance, "one-"), "--json"))
+    assert [one["type"] for one in found][:3] == ["run.started", "message.added", "tool.called"]
+    assert {"id", "type", "time", "data", "partition", "position", "verdict"} <= found[0].keys()
+    assert len(lines(instance.refold("events", "--run", a_run(instance, "one-"), "--limit", "2", "--json"))) == 2
+
+
+def test_task_resume_cards_settlements_beliefs(instance: Instance) -> None:
+    run = a_run(instance, "one-")
+    assert document(instance.refold("task", run, "--json"))["status"] == "interrupted"
+    assert document(instance.refold("resume", run, "--json"))["next_attempt"] == 2
+    cards = lines(instance.refold("cards", "--task", run, "--json"))
+    assert cards[0]["value"] >= cards[-1]["value"]
+    assert document(instance.refold("settlements", "--run", run, "--json"))["run"] == run
+    relay = next(one for one in lines(instance.refold("runs", "--json")) if one["run"].startswith("traj_tide"))
+    state = document(instance.refold("settlements", "--session", relay["session"], "--json"))
+    assert "state" in state
+    beliefs = lines(instance.refold("beliefs", "--agent", "assistant", "--json"))
+    assert all(0 <= one["confidence"] <= 1 for one in beliefs)
+    assert beliefs
+
+
+def test_status_and_verify_have_the_promised_shape(instance: Instance) -> None:
+    status = document(instance.refold("status", "--json"))
+    assert status["events"] > 0
+    for one in status["projections"]:
+        assert {"name", "generation", "lag_events", "lag_s", "state"} <= one.keys()
+    verified = document(instance.refold("verify", "--json"))
+    assert verified["equal"] is True
+    assert [sorted(one) for one in verified["projections"]] == [
+        ["checksum", "equal", "first_differences", "generation", "name"]
+    ] * 4
+
+
+def test_rebuild_swaps_the_generation(instance: Instance) -> None:
+    def generation() -> int:
+        status = document(instance.refold("status", "--json"))
+        return int(next(one["generation"] for one in status["projections"] if one["name"] == "settlements"))
+
+    before = generation()
+    done = document(instance.refold("rebuild", "settlements", "--check", "--json"))
+    assert (done["state"], done["generation"]) == ("done", before + 1)
+    assert generation() == before + 1
+    listed = lines(instance.refold("generations", "settlements", "--json"))
+    assert [one["state"] for one in listed] == ["active", "retired"]
+    assert instance.refold("rebuild", "nothing").returncode == 1
+    assert instance.refold("rebuild").returncode == 2
+
+
+def test_publish_json_lines_from_stdin_and_an_array_from_a_file(instance: Instance, tmp_path: Path) -> None:
+    run = instance.name()
+    events = [instance.event(run), instance.event(run), instance.event(run)]
+    stdin = "\n".join(json.dumps(event) for event in events[:2]).encode()
+    assert [one["status"] for one in lines(instance.refold("publish", "--json", stdin=stdin))] == ["stored"] * 2
+    (tmp_path / "events.json").write_text(json.dumps(events, indent=2))
+    again = lines(instance.refold("publish", str(tmp_path / "events.json"), "--json"))
+    assert [one["status"] for one in again] == ["duplicate", "duplicate", "stored"]
+    (tmp_path / "one.json").write_text(json.dumps(instance.event(run), indent=2))
+    fast = lines(instance.refold("publish", str(tmp_path / "one.json"), "--ack", "fast", "--json"))
+    assert [one["status"] for one in fast] == ["accepted"]
+
+
+def test_publish_tells_each_bad_event_and_exits_1(instance: Instance) -> None:
+    """C23, C26: bad lines are refused one by one; the good ones around them are stored."""
+    run = instance.name()
+    bad = ["not json at all", f'{{"id": "a", "type": "feedback.given", "run": "{run}", "data": {{"score": NaN}}}}', "7"]
+    good = [json.dumps(instance.event(run)) for _ in range(3)]
+    deep = '{"id": "d", "type": "x", "run": "r", "data": {"a": ' + "[" * 5000 + "]" * 5000 + "}}"
+    mixed = "\n".join([good[0], bad[0], good[1], bad[1], deep, bad[2], good[2]]).encode()
+    done = instance.refold("publish", "--json", stdin=mixed)
+    assert done.returncode == 1
+    outcomes = [json.loads(line)["status"] for line in done.stdout.splitlines()]
+    assert outcomes == ["stored", "refused", "stored", "refused", "refused", "refused", "stored"]
+    shown = instance.refold("publish", stdin=bad[1].encode())
+    assert shown.returncode == 1
+    assert b"NaN" in shown.stdout
+    assert instance.refold("publish", "/nowhere.json").returncode == 2
+    assert instance.refold("publish", "--ack", "maybe").returncode == 2
+    assert instance.refold("publish", stdin=b"").returncode == 0
+
+
+def test_what_the_door_refused_can_be_listed(instance: Instance) -> None:
+    instance.publish({"id": "naive", "type": "message.added", "run": "r", "time": "2026-03-01T10:00:00"})
+    kept = lines(instance.refold("refused", "--limit", "3", "--json"))
+    assert {"received", "event_id", "code", "reason", "raw"} <= kept[0].keys()
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "verify", "runs", "events --run x", "task x", "beliefs", "deadletters list", "publish"]
+)
+def test_without_an_instance_one_line_says_what_to_do(command: str, tmp_path: Path) -> None:
+    done = refold(*command.split(), "--data", str(tmp_path / "none"))
+    assert done.returncode == 3
+    said = done.stderr.decode()
+    assert said.count("\n") == 1
+    assert "refold up --data" in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_address_that_does_not_answer(tmp_path: Path) -> None:
+    done = refold("status", "--url", "http://127.0.0.1:9")
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert refold("status", "--url", "127.0.0.1:9").returncode == 2
+    assert refold("status", "--unknown").returncode == 2
+
+
+def test_the_address_by_option_and_environment(instance: Instance, tmp_path: Path) -> None:
+    assert refold("status", "--url", instance.url).returncode == 0
+    assert refold("status", REFOLD_URL=instance.url).returncode == 0
+    assert refold("status", "--data", str(instance.data)).returncode == 0
+    # what the command line says wins over the environment
+    assert refold("status", "--data", str(tmp_path / "none"), REFOLD_URL=instance.url).returncode == 3
+
+
+def test_unknown_things_are_a_plain_no(instance: Instance) -> None:
+    for command in (["task", "nobody"], ["events", "--run", "nobody"], ["settlements", "--run", "nobody"]):
+        done = instance.refold(*command)
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    assert b"nothing saved for task" in instance.refold("task", "nobody").stderr
+
+
+def test_tables_fit_100_columns(instance: Instance) -> None:
+    run = a_run(instance, "traj_tide")
+    for command in (
+        ["status"], ["runs"], ["generations"], ["verify"], ["beliefs", "--agent", "assistant"], ["task", run],
+        ["resume", run], ["cards", "--task", run], ["events", "--run", run], ["settlements", "--run", run],
+        ["deadletters", "list"], ["refused"], ["doctor"],
+    ):  # fmt: skip
+        done = instance.refold(*command)
+        assert done.returncode == 0, (command, done.stderr)
+        assert max(len(line) for line in done.stdout.decode().splitlines()) <= 100, command
+
+
+def test_doctor_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
+    good = document(refold("doctor", "--data", str(tmp_path), "--json", REFOLD_HTTP_PORT="0"))
+    assert good["ok"] is True
+    assert {"versions", "data folder", "disk", "Redis", "SQLite", "store", "port", "embeddings"} == {
+        one["name"] for one in good["checks"]
+    }
+    bad = document(refold("doctor", "--json", REDIS_URL="redis://127.0.0.1:9", REFOLD_HTTP_PORT="0"), exit_code=1)
+    redis = next(one for one in bad["checks"] if one["name"] == "Redis")
+    assert redis["state"] == "bad"
+    assert "REDIS_URL" in redis["advice"]
+    assert refold("doctor", REFOLD_WORKERS="many").returncode == 2
