@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import orjson
 from sqlalchemy import BigInteger, Boolean, Column, Double, Table, Text
 
@@ -20,10 +21,12 @@ from projections.projection import Json, Projection, Row
 RowKey = tuple[Any, ...]
 """``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-
-_Numbers = tuple[Callable[[Row], tuple[Any, ...]] | None, tuple[str, ...]]
-"""Of rows with the same types: what picks their integers, and the names of their floats."""
+_CHECKED: dict[type | None, Any] = {
+    str: str,
+    bool: bool,
+    float: float,
+    int: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
+}
 
 
 class Shape:
@@ -42,11 +45,11 @@ class Shape:
         self.all_columns = ("org", "key", *(str(c.name) for c in table.columns if c.name not in ("org", "key")))
         self.columns = self.all_columns[2:]
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
-        self._nullable = {name for name in self.columns if table.c[name].nullable and name not in keys}
         self._pk_of = _picker(self.key_columns[2:])
         self._values_of = _picker(self.columns)
         self._through_text = [name for name, kind in self._kinds if kind is None] if strict else []
-        self._numbers: dict[tuple[type, ...], _Numbers] = {}
+        self._floats = [name for name, kind in self._kinds if kind is float]
+        self._model = self._row_model()
         self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
         self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
 
@@ -57,23 +60,12 @@ class Shape:
         """
         row = dict(given)
         try:
-            values = self._values_of(row)
-        except KeyError:
+            msgspec.convert(row, self._model)
+        except msgspec.ValidationError:
             row = self._filled(row)
-            values = self._values_of(row)
-        if len(row) != len(self.columns):
-            row = self._filled(row)
-        types = tuple(map(type, values))
-        numbers = self._numbers.get(types)
-        if numbers is None:
-            numbers = self._numbers[types] = self._check_types(row)
-        whole, real = numbers
-        if whole is not None:
-            ints = whole(row)
-            if max(ints) > _INT64_MAX or min(ints) < _INT64_MIN:
-                raise ValueError(f"table {self.name}: of {ints} not all fit 64 bits")
-        for name in real:
-            row[name] = _real(self.name, name, row[name])
+        for name in self._floats:
+            if row[name] is not None:
+                row[name] = _real(self.name, name, row[name])
         for name in self._through_text:
             row[name] = orjson.loads(orjson.dumps(row[name], option=orjson.OPT_SORT_KEYS))
         return row
@@ -96,26 +88,25 @@ class Shape:
         return row_key, dict(zip(self.columns, plain[2:], strict=True))
 
     def _filled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with its absent columns, or the error that tells what is wrong with it."""
         unknown = row.keys() - set(self.columns)
         if unknown:
             raise ValueError(f"table {self.name} has no column {sorted(unknown)[0]!r}")
-        return {name: row.get(name) for name in self.columns}
+        filled = {name: row.get(name) for name in self.columns}
+        try:
+            msgspec.convert(filled, self._model)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"table {self.name}: {error}") from None
+        return filled
 
-    def _check_types(self, row: Row) -> _Numbers:
-        """Check the types of a row's values; which of its columns hold numbers, whose values must be checked too."""
+    def _row_model(self) -> type[msgspec.Struct]:
+        """A struct that a row of this table converts to, and no other: the check of all columns in one C call."""
+        fields = []
         for name, kind in self._kinds:
-            value = row[name]
-            if value is None:
-                if name not in self._nullable:
-                    raise ValueError(f"{self.name}.{name} is not nullable, and the row gives no value")
-            elif kind is float:
-                if type(value) not in (float, int):
-                    raise TypeError(f"{self.name}.{name} takes a float, not {type(value).__name__}")
-            elif kind is not None and type(value) is not kind:
-                raise TypeError(f"{self.name}.{name} takes {kind.__name__}, not {type(value).__name__}")
-        whole = [name for name, kind in self._kinds if kind is int and row[name] is not None]
-        real = tuple(name for name, kind in self._kinds if kind is float and row[name] is not None)
-        return (_picker(whole) if whole else None), real
+            nullable = self.table.c[name].nullable and name not in self.key_columns
+            of_column: Any = _CHECKED.get(kind, Any)
+            fields.append((name, of_column | None if nullable and of_column is not Any else of_column))
+        return msgspec.defstruct(f"{self.name}_row", fields, forbid_unknown_fields=True, gc=False)
 
 
 def shapes_of(projection: Projection, *, strict: bool = False) -> dict[str, Shape]:
