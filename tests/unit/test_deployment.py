@@ -1,0 +1,69 @@
+"""The containers: what docker-compose.yml and the Dockerfile name exists, is checked, scales, and holds no secret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services.roles import ROLES
+from services.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if service.get("image") == "refold"}
+
+
+def test_there_is_one_service_for_each_role() -> None:
+    commands = {name: service["command"] for name, service in OURS.items()}
+    assert commands == {role: ["worker", "--role", role] for role in ROLES}
+
+
+def test_every_service_is_watched_and_comes_back() -> None:
+    for name, service in SERVICES.items():
+        assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL"), name
+        assert service["restart"] == "unless-stopped", name
+
+
+def test_ours_wait_for_their_stores() -> None:
+    for service in OURS.values():
+        assert service["depends_on"] == {name: {"condition": "service_healthy"} for name in ("redis", "postgres")}
+
+
+def test_the_stores_keep_their_data() -> None:
+    mounted = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    assert mounted == set(COMPOSE["volumes"])
+    assert "--appendfsync always" in SERVICES["redis"]["command"]
+
+
+@pytest.mark.parametrize("name", sorted(set(OURS) - {"api"}))
+def test_consumers_can_be_scaled(name: str) -> None:
+    """``--scale projector=4``: a fixed name or port would allow one container only."""
+    assert not {"container_name", "ports", "hostname"} & OURS[name].keys()
+
+
+def test_settings_are_known_and_secrets_come_from_outside() -> None:
+    known = {field.metadata["variable"] for field in fields(Settings)}
+    for name, service in SERVICES.items():
+        for variable, value in service["environment"].items():
+            assert name not in OURS or variable in known, variable
+            if re.search("PASSWORD|AUTH|URL", variable):
+                assert re.search(r"\$\{\w+:\?", value), f"{name} must take {variable} from the environment"
+
+
+def test_the_api_is_not_open_to_the_network_by_default() -> None:
+    assert [port for service in SERVICES.values() for port in service.get("ports", [])] == [
+        "127.0.0.1:${REFOLD_PORT:-8321}:8321"
+    ]
+
+
+def test_the_image_copies_what_exists() -> None:
+    lines = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    names = [name for line in lines for name in line.split()]
+    assert {"events", "projections", "services", "migrations"} <= set(names)
+    assert [name for name in names if not (ROOT / name).exists()] == []
