@@ -128,6 +128,21 @@ def test_the_purity_check_lets_values_be() -> None:
     assert not list(impurities("from sqlalchemy import Column, Text\nx = key(event)\ny = {}.get('now')\n"))
 
 
+# --- the map -----------------------------------------------------------------
+
+
+def test_the_map_names_what_is_there() -> None:
+    """Every module in a table of docs/architecture.md exists below the folder that its section is about."""
+    missing: list[str] = []
+    for section in (ROOT / "docs" / "architecture.md").read_text().split("\n## ")[1:]:
+        folder = ROOT / section.split("/")[0]
+        rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+        names = [name for row in rows for name in re.findall(r"`([\w/.]+)`", row)]
+        assert len(names) >= 5, folder
+        missing += [f"{folder.name}/{name}" for name in names if not (folder / name).exists()]
+    assert missing == []
+
+
 # --- size ------------------------------------------------------------------------------------------------------------
 
 
