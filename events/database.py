@@ -44,6 +44,7 @@ class Database:
         self.schema = schema
         self.dialect: Literal["sqlite", "postgresql"] = engines.dialect_of(url)
         # one writer is all that SQLite takes; PostgreSQL commits partitions in parallel
+        self.readers = readers
         self.writers = 1 if self.dialect == "sqlite" else 4
         label = schema or make_url(url).database or "db"
         self._writer = _Lane(engines.writer(url, schema, durable=durable), self.writers, f"{label}-write")
@@ -125,6 +126,7 @@ class _Lane:
         self._engine = engine
         self._local = threading.local()
         self._connections: set[Connection] = set()
+        self._era = 0
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     def submit(self, run: Callable[[Connection, Work[T]], T], work: Work[T]) -> Future[T]:
@@ -142,7 +144,7 @@ class _Lane:
         try:
             return run(self._connection(), work)
         except CommitUnknown:
-            self._discard()
+            self._replace_all()
             raise
         except DATABASE_ERRORS as error:
             # a connection that saw an error is not used again: rare, and no state is left to reason about
@@ -150,15 +152,23 @@ class _Lane:
             meaning = surfaced(error)
             if meaning is None:
                 raise
+            self._replace_all()
             raise meaning from error
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._engine.connect()
-            self._local.connection = connection
-            self._connections.add(connection)
+        if connection is not None and self._local.era == self._era:
+            return connection
+        self._discard()
+        era = self._era
+        connection = self._engine.connect()
+        self._local.connection, self._local.era = connection, era
+        self._connections.add(connection)
         return connection
+
+    def _replace_all(self) -> None:
+        """Let every thread open a new connection: a server that was restarted has lost them all."""
+        self._era += 1
 
     def _discard(self) -> None:
         connection: Connection | None = getattr(self._local, "connection", None)

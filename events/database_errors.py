@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from events.database_engines import sqlite
 from events.errors import RefoldError, SetupError, Transient
 
-DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, psycopg.Error, sqlite.Error, OSError)
+DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, psycopg.Error, sqlite.Error)
 """Everything that a connection raises; bulk statements use the drivers directly."""
 
 _SQLITE_PASSES = {"BUSY", "LOCKED", "FULL", "IOERR", "NOMEM", "PROTOCOL", "INTERRUPT", "CANTOPEN"}
@@ -30,8 +30,6 @@ def surfaced(error: BaseException) -> RefoldError | None:
         return _postgres(cause)
     if isinstance(cause, sqlite.Error):
         return _sqlite(cause)
-    if isinstance(cause, OSError):
-        return Transient(f"the store failed: {cause}")
     return None
 
 

@@ -76,7 +76,7 @@ class PostgresServer:
         """The URL of a new, empty database."""
         name = f"t_{uuid4().hex}"
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+            connection.execute(f'CREATE DATABASE "{name}"')
         return self.url.removesuffix("postgres") + name
 
     def _end(self, how: signal.Signals) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import BigInteger, Column, Connection, Double, MetaData, Table, Text, insert, select, update
 
@@ -107,15 +108,15 @@ def test_fifty_cancellations_in_mid_transaction_leave_whole_transactions(db: Dat
 
     asyncio.run(main())
     whole = [(key, n) for key in ("first", "second") for n in range(50)]
-    wait_until_written(db)
+    use_every_thread(db.write_now, db.writers)
     assert [row[:2] for row in db.read_now(all_rows)] == whole
 
 
-def wait_until_written(db: Database) -> None:
-    """Return when every writer thread has finished what it had in hand."""
-    barrier = threading.Barrier(db.writers)
-    with ThreadPoolExecutor(db.writers) as pool:
-        list(pool.map(lambda _: db.write_now(lambda _conn: barrier.wait(30)), range(db.writers)))
+def use_every_thread(call: Callable[[Callable[[Connection], Any]], Any], threads: int) -> None:
+    """Have each of the threads run something at the same time; return when all are done."""
+    barrier = threading.Barrier(threads)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: call(lambda conn: (conn.execute(select(1)), barrier.wait(30))), range(threads)))
 
 
 def test_eight_writers_and_a_reader_lose_no_update(db: Database) -> None:
@@ -168,32 +169,50 @@ def test_a_store_is_dropped_with_all_that_is_in_it(stores: Stores) -> None:
     stores.drop_generation("things__g2")
 
 
-def test_a_killed_postgresql_is_transient_and_has_all_commits() -> None:
+@pytest.fixture
+def mortal() -> Iterator[PostgresServer]:
+    """A server of the test's own, to be killed."""
     with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
         Path(folder).chmod(0o755)
         server = postgres_server(Path(folder) / "data")
-        db = Stores(server.url).generation("things__g1")
-        db.write_now(metadata.create_all)
-        db.read_now(all_rows)
-        server.kill()
-        with pytest.raises(Transient, match="PostgreSQL"):
-            db.write_now(all_rows)
-        with pytest.raises(Transient, match="PostgreSQL"):
-            db.read_now(all_rows)
-        server.start()
-        db.write_now(lambda conn: bulk_insert(conn, things, COLUMNS, [("a", 1, None, None)]))
-        assert len(db.read_now(all_rows)) == 1
-
-        def die_before_the_commit(conn: Connection) -> None:
-            bulk_insert(conn, things, COLUMNS, [("b", 1, None, None)])
-            server.kill()
-
-        with pytest.raises(CommitUnknown, match="whether it holds is unknown"):
-            db.write_now(die_before_the_commit)
-        server.start()
-        assert len(db.read_now(all_rows)) == 1
-        db.close()
+        yield server
         server.stop()
+
+
+def test_a_killed_postgresql_is_transient_and_has_all_commits(mortal: PostgresServer) -> None:
+    db = Stores(mortal.url).generation("things__g1")
+    db.write_now(metadata.create_all)
+    use_every_thread(db.write_now, db.writers)
+    use_every_thread(db.read_now, db.readers)
+    mortal.kill()
+    with pytest.raises(Transient, match="PostgreSQL"):
+        db.write_now(all_rows)
+    with pytest.raises(Transient, match="PostgreSQL"):
+        db.read_now(all_rows)
+    mortal.start()
+    # one thread has met the failure; the others replace their connections without meeting it
+    use_every_thread(db.write_now, db.writers)
+    use_every_thread(db.read_now, db.readers)
+    assert db.read_now(all_rows) == []
+    db.close()
+
+
+def test_a_commit_of_unknown_outcome_says_so(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    db = Stores(url).generation("things__g1")
+    db.write_now(metadata.create_all)
+
+    def lose_the_connection_before_the_commit(conn: Connection) -> None:
+        bulk_insert(conn, things, COLUMNS, [("b", 1, None, None)])
+        pid = conn.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        with psycopg.connect(url, autocommit=True) as other:
+            # waits until the backend is gone
+            other.execute("SELECT pg_terminate_backend(%s, 30000)", (pid,))
+
+    with pytest.raises(CommitUnknown, match="whether it holds is unknown"):
+        db.write_now(lose_the_connection_before_the_commit)
+    assert db.read_now(all_rows) == []
+    db.close()
 
 
 def test_a_stalled_transaction_is_ended_and_reported(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
