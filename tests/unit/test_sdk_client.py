@@ -434,6 +434,13 @@ def test_large_output_is_published_as_head_and_tail(backend: FakeBackend, client
     assert max(len(orjson.dumps(event)) for event in backend.events) < 1 << 20
 
 
+def test_the_address_comes_from_the_environment(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFOLD_URL", backend.url)
+    with Refold(spool=False) as client, client.run("g"):
+        pass
+    assert backend.types() == ["run.started", "run.terminated"]
+
+
 def test_an_address_of_another_kind() -> None:
     with pytest.raises(ValueError, match="http://HOST:PORT"):
         Refold("localhost:8321")

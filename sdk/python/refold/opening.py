@@ -15,20 +15,22 @@ from refold.options import Options, spool_folder
 from refold.vocabulary import addressed, filled
 
 RunT = TypeVar("RunT")
+DEFAULT_URL = "http://127.0.0.1:8321"
 
 
 class Client(ABC, Generic[RunT]):
     """A connection to a backend, for one agent.
 
-    ``url`` is ``http://HOST:PORT``, or ``redis://HOST:PORT`` to publish to the inbox, which answers nothing: no
-    conflicts, no resume. ``org``, ``agent``, ``user`` and ``session`` stand in every event unless a run says otherwise.
-    Events that cannot be sent wait in ``spool``: a folder; True is ``REFOLD_SPOOL`` or the user's state folder, False
-    memory only. ``ack="fast"`` takes the log's word for the archive's. ``timeout_s`` bounds every wait for the backend.
+    ``url`` is ``http://HOST:PORT`` (left out: ``REFOLD_URL``, else the address of ``refold up`` on this machine), or
+    ``redis://HOST:PORT`` to publish to the inbox, which answers nothing: no conflicts, no resume. ``org``, ``agent``,
+    ``user`` and ``session`` stand in every event unless a run says otherwise. Events that cannot be sent wait in
+    ``spool``: a folder; True is ``REFOLD_SPOOL`` or the user's state folder, False memory only. ``ack="fast"`` takes
+    the log's word for the archive's. ``timeout_s`` bounds every wait for the backend.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         org: str = "",
         agent: str = "",
@@ -41,7 +43,8 @@ class Client(ABC, Generic[RunT]):
         timeout_s: float = 10.0,
     ) -> None:
         scope = Scope(org, agent, user, session)
-        self._options = Options(url, scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
+        address = url or os.environ.get("REFOLD_URL") or DEFAULT_URL
+        self._options = Options(address, scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
         self._open()
 
     def run(

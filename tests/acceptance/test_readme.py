@@ -1,0 +1,129 @@
+"""Runs what the README and the guides tell a reader to type, in order: each page in an empty folder, a new instance.
+
+A ``bash`` block is run as it stands; one that starts ``refold up`` runs in the background until the next such block or
+the end of the page; ``python`` blocks are programs; ``make`` lines are checked without being run; others are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.instance import ROOT, environment
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+UP = re.compile(r"([A-Z_]+=\S+ )*refold up\b")
+LINK = re.compile(r"\]\(([^)#]+)\)")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of each block that is to be run."""
+    return [(language, text) for language, text in BLOCK.findall(page.read_text()) if language in ("bash", "python")]
+
+
+class Reader:
+    """Types the blocks of one page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        url = f"http://127.0.0.1:{port}"
+        self.environ = environment(
+            PATH=path, REFOLD_HTTP_PORT=str(port), REFOLD_URL=url, REFOLD_SPOOL=str(folder / "spool")
+        )
+        self._up: subprocess.Popen[str] | None = None
+
+    def type(self, language: str, text: str) -> str:
+        """Run one block; what it wrote. Fails when it fails."""
+        if language == "bash" and text.startswith("make "):
+            return "".join(self._run(["make", "-n", line.split("#")[0].split()[1]], ROOT) for line in text.splitlines())
+        if language == "bash" and UP.match(text):
+            return self._start(text)
+        if language == "python":
+            return self._run([sys.executable, "-c", text], self.folder)
+        return self._run(["bash", "-euo", "pipefail", "-c", text], self.folder)
+
+    def stop(self) -> None:
+        """End the instance that runs."""
+        if self._up is None:
+            return
+        self._up.terminate()
+        assert self._up.wait(60) == 0, "it ends cleanly"
+        assert self._up.stdout is not None
+        self._up.stdout.close()
+        self._up = None
+
+    def _start(self, text: str) -> str:
+        self.stop()
+        command = re.sub(r"^", "exec env ", text.strip())
+        with (self.folder / "up.log").open("a") as log:
+            self._up = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=self.folder, env=self.environ, stdout=subprocess.PIPE, stderr=log, text=True,
+            )  # fmt: skip
+        assert self._up.stdout is not None
+        ready = self._up.stdout.readline()
+        assert ready.startswith("ready "), (self.folder / "up.log").read_text()
+        return ready
+
+    def _run(self, command: list[str], folder: Path) -> str:
+        # into a file, so that what a block leaves in the background does not hold the pipe open
+        with (self.folder / "typed.log").open("w+") as out:
+            done = subprocess.run(
+                command, cwd=folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                timeout=100, check=False,
+            )  # fmt: skip
+            out.seek(0)
+            wrote = out.read()
+        assert done.returncode == 0, f"{command[-1]}\n--- ended with {done.returncode}:\n{wrote}"
+        return wrote
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[Reader]:
+    reader = Reader(folder)
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
+def test_every_command_of_a_page_works(page: Path, tmp_path: Path) -> None:
+    wrote = []
+    with reading(tmp_path) as reader:
+        for language, text in blocks(page):
+            wrote.append(reader.type(language, text))
+    assert len(wrote) >= 4, "the page shows something"
+    assert "Traceback" not in "".join(wrote)
+
+
+def test_what_the_pages_say_comes_true(tmp_path: Path) -> None:
+    """The resume guide's agent is killed, and its second life repeats nothing."""
+    page = blocks(ROOT / "docs" / "guides" / "resume.md")
+    with reading(tmp_path) as reader:
+        wrote = [reader.type(language, text) for language, text in page]
+    assert "it was killed" in wrote[1]
+    assert "pay" in wrote[2]
+    assert "check before repeating" in " ".join(wrote[2].split())
+    assert wrote[3].splitlines()[:3] == ["attempt 2", "step pay", "step file"]
+    assert "end_turn" in wrote[3]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "architecture.md"], ids=lambda page: str(page.stem))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
