@@ -24,7 +24,10 @@ from events.keys import partition_of
 STEPS = 20
 _BEGINNING = datetime(2026, 3, 1, 10, 0, 0, tzinfo=UTC)
 _TOOLS = ("search_flights", "read_file", "run_tests", "get_order", "write_file")
-_WORDS = "the agent reads plan finds order seat file test error result page value time user asks books path city".split()
+_WORDS = (
+    "the", "agent", "reads", "plan", "finds", "order", "seat", "file", "test", "error", "result",
+    "page", "value", "time", "user", "asks", "books", "path", "city",
+)  # fmt: skip
 
 
 def agent_events(count: int, *, seed: int = 7, at_once: int = 50) -> Iterator[Event]:
@@ -80,7 +83,13 @@ def append_archive(log: Database, partition: int, events: list[Event]) -> None:
 
 def _run(dice: random.Random, number: int) -> Iterator[dict[str, Any]]:
     task = f"task-{number:06}"
-    common = {"task": task, "run": f"run-{number:06}", "agent": "coder", "user": f"user-{number % 97}", "source": "bench"}
+    common = {
+        "task": task,
+        "run": f"run-{number:06}",
+        "agent": "coder",
+        "user": f"user-{number % 97}",
+        "source": "bench",
+    }
 
     def event(type_: str, **data: Any) -> dict[str, Any]:
         return {**common, "type": type_, "data": data}
