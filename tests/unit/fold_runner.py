@@ -1,8 +1,8 @@
 """A small in-memory engine for tests of folds: raw events through the door, then through a projection.
 
 It does what the engine promises and nothing more: positions are dense, each position is applied once, a key owns its
-rows, ``names`` is called for a whole batch before its first ``apply``. Rows that ``apply`` asks for beyond its names
-are counted, for tests that care.
+rows, a row put is a row that the store would give back, ``names`` is called for a whole batch before its first
+``apply``. Rows that ``apply`` asks for beyond its names are counted, for tests that care.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import orjson
 from events.door import admit
 from events.event import Position, Recorded
 from events.registry import decode_payload
+from projections.engine.shapes import Shape
 from projections.projection import Drop, Projection, Put, Row
 
 START_TIME = "2026-03-01T10:00:00Z"
@@ -46,6 +47,7 @@ class Folded:
         self.projection = projection
         self.rows: Rows = {}
         self.unnamed = 0
+        self._shapes = {str(table.name): Shape(table, strict=True) for table in projection.tables}
         self._pks = {
             table.name: tuple(c.name for c in table.primary_key if c.name not in ("org", "key"))
             for table in projection.tables
@@ -73,6 +75,7 @@ class Folded:
         for change in self.projection.apply(r, View()):
             match change:
                 case Put(table, row):
+                    assert self._shapes[table].checked(row) == row, "not what the store would give back"
                     pk = tuple(row[name] for name in self._pks[table])
                     self.rows[(*owner, table, pk)] = row
                 case Drop(table, pk):
