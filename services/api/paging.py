@@ -54,9 +54,10 @@ def decode_cursor(text: str) -> list[Any]:
         place = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error) as error:
         raise Problem(422, "bad_cursor", "`cursor` is not one that this API gave: start without it") from error
-    if not isinstance(place, list) or len(place) < 2 or place[0] not in ("asc", "desc"):
+    fits = isinstance(place, list) and len(place) > 1 and place[0] in ("asc", "desc")
+    if not fits or any(isinstance(part, int) and abs(part) >= 1 << 63 for part in place):
         raise Problem(422, "bad_cursor", "`cursor` is not one that this API gave: start without it")
-    return place
+    return list(place)
 
 
 def _page(

@@ -11,6 +11,8 @@ from urllib.parse import quote, unquote
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from services.api.problems import Problem, problem_response
+
 
 class Name(Convertor[str]):
     """One path segment, decoded."""
@@ -40,5 +42,9 @@ class RoutePathAsSent:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] == "http" and scope.get("raw_path"):
+            if b"%00" in scope["raw_path"] or b"%00" in scope["query_string"]:
+                problem = Problem(422, "bad_parameter", "no name holds a NUL: the door stores it as U+FFFD")
+                await problem_response(problem)(scope, receive, send)
+                return
             scope = {**scope, "path": scope["raw_path"].decode("latin-1").partition("?")[0]}
         await self.app(scope, receive, send)

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +115,8 @@ def import_(
     format: Annotated[str, typer.Option("--format", help="chat, swe-agent or relay.")],
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many runs.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every projection has it.")] = False,
-    agent: Annotated[str, typer.Option(help="Name of the agent, where the source does not matter.")] = "",
+    agent: Annotated[str, typer.Option(help="Name of the agent, in place of the source's.")] = "",
+    start: Annotated[str, typer.Option(help="When runs without times began: RFC 3339 or `now`.")] = "",
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -129,7 +131,7 @@ def import_(
         found = files(path, FORMATS[format])
     except SetupError as error:
         raise CliError(str(error), USAGE) from error
-    source = _Source(found, format, agent, limit)
+    source = _Source(found, format, agent, limit, _moment(start))
     started = time.monotonic()
     with connected(data, url) as client:
         tally = _send_all(client, source)
@@ -144,11 +146,25 @@ def import_(
         raise typer.Exit(NO)
 
 
+def _moment(text: str) -> datetime | None:
+    from events.errors import Refused
+    from events.times import check_time, instant
+
+    if not text:
+        return None
+    if text == "now":
+        return datetime.now(UTC)
+    try:
+        return instant(check_time(text))
+    except Refused as error:
+        raise CliError(f"--start: {error}", USAGE) from error
+
+
 class _Source:
     """The runs of the files, as they are read."""
 
-    def __init__(self, found: list[Path], format: str, agent: str, limit: int | None) -> None:
-        self.files, self.format, self.agent, self.limit = found, format, agent, limit
+    def __init__(self, found: list[Path], format: str, agent: str, limit: int | None, start: datetime | None) -> None:
+        self.files, self.format, self.agent, self.limit, self.start = found, format, agent, limit, start
         self.files_read = 0
         self.runs: list[str] = []
         self.events = 0
@@ -165,7 +181,7 @@ class _Source:
                     continue
                 self.runs.append(item.run)
                 self.events += len(item.events)
-                yield item
+                yield item if self.start is None else item.starting_at(self.start)
                 if self.limit is not None and len(self.runs) >= self.limit:
                     return
             self.files_read += 1

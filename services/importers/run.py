@@ -20,10 +20,22 @@ _SHORTER = (256_000, 64_000, 16_000, 4_000, 1_000)
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """All raw events of one run, in order, ready for the door."""
+    """All raw events of one run, in order, ready for the door. ``synthetic``: its source has no times."""
 
     run: str
     events: list[dict[str, Any]]
+    synthetic: bool = False
+
+    def starting_at(self, start: datetime) -> ImportedRun:
+        """The run with its synthetic clock begun at ``start``; a run with real times as it is.
+
+        Ids stay, and times are no part of what tells a duplicate: importing again with another start changes nothing.
+        """
+        if not self.synthetic:
+            return self
+        shift = start.astimezone(UTC) - CLOCK_BASE
+        moved = [{**event, "time": _rfc3339(datetime.fromisoformat(event["time"]) + shift)} for event in self.events]
+        return ImportedRun(self.run, moved, synthetic=True)
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class RunWriter:
             "id": event_id(self.format, self.run, index, self._now),
             "type": type,
             "source": f"import/{self.format}",
-            "time": self._now.isoformat(timespec="milliseconds"),
+            "time": _rfc3339(self._now),
             "agent": agent or self.agent,
             "session": self.run,
             "run": self.run,
@@ -90,7 +102,11 @@ class RunWriter:
 
     def done(self) -> ImportedRun:
         """The finished run."""
-        return ImportedRun(self.run, self.events)
+        return ImportedRun(self.run, self.events, self._synthetic)
+
+
+def _rfc3339(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def event_id(format: str, run: str, index: int, time: datetime) -> str:

@@ -72,6 +72,18 @@ def test_import_stops_at_a_limit(instance: Instance) -> None:
     assert len(document(instance.refold("import", path, "--format", "chat", "--limit", "1", "--json"))["runs"]) == 1
 
 
+def test_import_can_say_when_runs_without_times_began(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "what is the time?"}]')
+    arguments = ["import", str(tmp_path / "talk.json"), "--format", "chat", "--json", "--start"]
+    done = document(instance.refold(*arguments, "2026-03-01T10:00:00+02:00"))
+    first = lines(instance.refold("events", "--run", done["runs"][0], "--json"))[0]
+    assert first["time"] == "2026-03-01T08:00:00.000Z"
+    # the time is no part of what an event is: the same run again is a duplicate
+    assert document(instance.refold(*arguments, "now"))["outcomes"] == {"duplicate": done["events"]}
+    naive = instance.refold(*arguments, "2026-03-01T10:00:00")
+    assert (naive.returncode, naive.stderr.count(b"\n")) == (2, 1)
+
+
 def test_import_of_what_is_no_trajectory(instance: Instance, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"hello": 1}')
     assert instance.refold("import", str(tmp_path / "x.json"), "--format", "chat").returncode == 1

@@ -8,14 +8,21 @@ from urllib.parse import quote
 
 import pytest
 
+from services.api.paging import encode_cursor
 from tests.instance import Instance, running_instance, until
+from tests.servers import PostgresServer
 
+HUGE = {"cursor": encode_cursor(["asc", *[10**18] * 5])}
 ODD = "a/b c?d#e%2F+ü&x=1"
 
 
-@pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with running_instance(tmp_path_factory.mktemp("api") / "data") as running:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def instance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    environ = {}
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        environ["REFOLD_DATABASE_URL"] = server.new_database()
+    with running_instance(tmp_path_factory.mktemp("api") / "data", **environ) as running:
         yield running
 
 
@@ -93,6 +100,14 @@ def test_names_of_any_characters_stand_in_one_segment(instance: Instance) -> Non
     assert instance.http.get("/v1/tasks/a/b c").status_code == 404
 
 
+def test_no_name_holds_a_nul(instance: Instance) -> None:
+    """C22: what every store answers alike, though only one of them could search for it."""
+    for path in ("/v1/tasks/a%00b", "/v1/cards?task=%00", "/v1/beliefs?agent=%00", "/v1/tasks?status=%00"):
+        assert instance.http.get(path).status_code == 422, path
+    for path in ("/v1/tasks/%FF%ED%A0%80", "/v1/tasks/%ZZ", "/v1/runs/%25/events", "/v1/tasks/" + "x" * 5000):
+        assert instance.http.get(path).status_code == 404, path
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_pages_of_events_are_stable(instance: Instance, order: str) -> None:
     """C38: six events of one millisecond, four a page, both directions: each once, in order."""
@@ -138,7 +153,14 @@ def test_pages_of_runs_and_tasks(instance: Instance) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/refused", "/v1/deadletters", "/v1/generations", "/v1/beliefs"])
 def test_bad_pages_are_refused(instance: Instance, path: str) -> None:
-    for params in ({"limit": 0}, {"limit": 5000}, {"limit": "x"}, {"cursor": "!!"}, {"cursor": "WyJhc2MiLCJ4Il0"}):
+    for params in (
+        {"limit": 0},
+        {"limit": 5000},
+        {"limit": "x"},
+        {"cursor": "!!"},
+        {"cursor": "WyJhc2MiLCJ4Il0"},
+        HUGE,
+    ):
         response = instance.http.get(path, params=params)
         assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), params
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -166,7 +167,7 @@ def test_swe_agent_exit_status_gives_the_reason(status: str, reason: str) -> Non
 
 def test_relay_decisions_steps_and_settlement() -> None:
     (run,) = load("relay", "traj_tide.json")
-    assert run.events[0]["time"] == "2026-02-01T08:00:00.000+00:00"
+    assert run.events[0]["time"] == "2026-02-01T08:00:00.000Z"
     assert {event["agent"] for event in run.events} == {"lead", "writer"}
     assert of_type(run, "decision.made")[0]["chosen"] == "harbour office"
     assert [step["step"] for step in of_type(run, "step.started", "step.completed", "step.skipped")] == [
@@ -258,6 +259,16 @@ def test_files_of_a_folder_in_a_stable_order(tmp_path: Path) -> None:
         files(tmp_path / "none", FORMATS["chat"])
     with pytest.raises(SetupError, match=r"no \.json file"):
         files(tmp_path, FORMATS["relay"])
+
+
+def test_a_synthetic_clock_can_begin_at_another_time_and_changes_no_id() -> None:
+    (run,), (relay,) = load("chat", "one.json"), load("relay", "traj_tide.json")
+    assert run.events[0]["time"] == "2024-01-01T00:00:00.000Z"
+    moved = run.starting_at(datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2))))
+    assert [event["time"] for event in moved.events[:2]] == ["2026-03-01T10:00:00.000Z", "2026-03-01T10:00:01.000Z"]
+    before, after = admitted(run), admitted(moved)
+    assert [(event.id, event.digest) for event in before] == [(event.id, event.digest) for event in after]
+    assert relay.starting_at(datetime(2026, 3, 1, tzinfo=UTC)) == relay
 
 
 def test_the_agent_can_be_named() -> None:
