@@ -63,7 +63,7 @@ BUCKETS = st.lists(
 )
 
 
-@given(BUCKETS, st.floats(0, 1), st.sampled_from([TOOL, PREFERENCE, "learning", "plan_pattern"])
+@given(BUCKETS, st.floats(0, 1), st.sampled_from([TOOL, PREFERENCE, "learning", "plan_pattern"]))
 def test_it_is_a_share_and_free_of_order(buckets: list[Bucket], prior: float, kind: str) -> None:
     first = confidence(*buckets, prior=prior, kind=kind)
     assert 0 <= first <= 1

@@ -316,7 +316,9 @@ def test_a_note_that_must_be_new_is() -> None:
 
 def test_a_checkpoint_comes_back_as_it_was() -> None:
     data = {"z": 1, "a": [1.50, None, "é"], "m": {"y": 0, "b": 1}}
-    folded = History().add("checkpoint.saved", data={"data": {"old": 1}}).add("checkpoint.saved", data={"data": data}).folded
+    folded = (
+        History().add("checkpoint.saved", data={"data": {"old": 1}}).add("checkpoint.saved", data={"data": data}).folded
+    )
     assert folded.one("checkpoint")["data"] == '{"z":1,"a":[1.5,null,"é"],"m":{"y":0,"b":1}}'
 
 
