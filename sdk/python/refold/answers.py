@@ -92,7 +92,7 @@ def _outcome(raw: dict[str, Any]) -> Outcome:
         str(raw.get("message") or ""),
         str(raw.get("field") or ""),
         str(raw.get("winner") or ""),
-        int(raw.get("attempt") or 0),
+        attempt if isinstance(attempt := raw.get("attempt"), int) else 0,
         str(raw.get("token") or raw.get("position") or ""),
     )
 

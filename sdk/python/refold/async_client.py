@@ -199,7 +199,7 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
 
     async def __aenter__(self) -> AsyncRun:
         earlier = await self._earlier() if self._resume else None
-        token = await self._send(self.core.start(earlier))
+        token = await self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
             self.core.learn(await self._client.resume(self.task, after=token))

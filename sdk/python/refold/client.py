@@ -200,7 +200,7 @@ class Run(RunWords[None]):
 
     def __enter__(self) -> Run:
         earlier = self._earlier() if self._resume else None
-        token = self._send(self.core.start(earlier))
+        token = self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
             self.core.learn(self._client.resume(self.task, after=token))

@@ -60,13 +60,13 @@ class RunCore:
         self._pid = os.getpid()
         self._seq = 0
 
-    def start(self, earlier: Resume | None) -> Draft:
-        """The run begins, after earlier attempts; in doubt whether it may, it does not."""
+    def start(self, earlier: Resume | None, *, resume: bool = False) -> Draft:
+        """The run begins, after earlier attempts. With ``resume`` it does not begin while in doubt that it may."""
         self.attempt = earlier.attempt + 1 if earlier else 1
         data = {"attempt": self.attempt, "settles": self._settles, **self._about}
         if earlier and not data.get("goal"):
             data["goal"] = earlier.goal
-        return Draft("run.started", data, Wait.HARD if earlier else Wait.SOFT, must_pass=True)
+        return Draft("run.started", data, Wait.HARD if resume else Wait.SOFT, must_pass=True)
 
     def learn(self, resumed: Resume) -> None:
         """Take over what earlier attempts left, as it stands now that they can add nothing."""
