@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import uvicorn
 from fastapi import FastAPI
 
-from events.errors import SetupError
+from events.errors import RefoldError, SetupError
 
 GRACEFUL_S = 5
 STARTED_LOOK_S = 0.01
@@ -26,23 +26,32 @@ class HttpServer:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
 
-    async def start(self, app: FastAPI) -> asyncio.Task[None]:
-        """Serve; returns when requests are answered. The task ends after ``stop``, or by a failure that it raises."""
+    async def start(self, app: FastAPI) -> None:
+        """Serve; returns when requests are answered. Raises SetupError when it cannot."""
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACEFUL_S, server_header=False
         )
         self._server = _Server(config)
-        task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http")
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http")
         while not self._server.started:
-            if task.done():
-                await task
+            if self._serving.done():
+                await self._serving
                 raise SetupError("the HTTP server ended while it started; its log says why")
             await asyncio.sleep(STARTED_LOOK_S)
-        return task
 
-    def stop(self) -> None:
-        """Take no more requests, and finish those at work."""
+    async def wait(self, stopping: asyncio.Event) -> None:
+        """Until ``stopping``. Raises RefoldError when the server ends by itself."""
+        asked = asyncio.create_task(stopping.wait())
+        await asyncio.wait({asked, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not stopping.is_set():
+            await self._serving
+            raise RefoldError("the HTTP server ended by itself; its log says why")
+
+    async def stop(self) -> None:
+        """Take no more requests, finish those at work."""
         self._server.should_exit = True
+        await asyncio.gather(self._serving, return_exceptions=True)
 
     def close(self) -> None:
         """Let the port go."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
 from events.archive.archiver import Archiver
 from events.errors import SetupError
 from projections.engine.projector import Projector
+from services.api.app import create_app
 from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
 from services.composition import Backend
+from services.http import HttpServer
 from services.reactors.loop import ReactorLoop
 from services.reactors.registry import REACTORS
 from services.supervisor import Run
+
+_log = logging.getLogger("refold.roles")
 
 
 def archiver(backend: Backend) -> Run:
@@ -71,16 +76,39 @@ def reactors(backend: Backend) -> Run:
     return run
 
 
+def api(backend: Backend) -> Run:
+    """Serves HTTP. Raises SetupError at once for a port that is taken."""
+    host, port = backend.settings.http_host, backend.settings.http_port
+    HttpServer(host, port).close()
+
+    async def run(stopping: asyncio.Event) -> None:
+        server = HttpServer(host, port)
+        try:
+            await server.start(create_app(backend))
+            _log.info("serving %s", server.url)
+            await server.wait(stopping)
+            await server.stop()
+        finally:
+            server.close()
+
+    return run
+
+
 ROLES: dict[str, Callable[[Backend], Run]] = {
     "archiver": archiver,
     "inbox": inbox,
     "projector": projector,
     "reactors": reactors,
+    "api": api,
 }
-"""Every role, in the order in which they start. They stop in the reverse order: the archiver last."""
+"""Every role, in the order in which they start."""
+
+CONSUMERS = ("archiver", "inbox", "projector", "reactors")
+"""The roles that may run any number of times on one machine."""
 
 
 async def stop_in_order(backend: Backend) -> None:
-    """Stop what needs the archive to finish before the archiver."""
+    """Stop what needs the archive to finish its work before the archiver."""
+    await backend.supervisor.stop(["api"])
     await backend.supervisor.stop(["inbox", "reactors"])
     await backend.supervisor.stop()

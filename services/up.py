@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from events.errors import RefoldError
 from projections import generations
 from projections.engine.birth import ensure_first_generation
 from services.api.app import create_app
@@ -59,13 +58,13 @@ async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -
         _start_services(backend, redis)
         stack.push_async_callback(stop_in_order, backend)
         app = create_app(backend)
-        serving = await http.start(app)
-        stack.push_async_callback(_stop_http, http, serving)
+        await http.start(app)
+        stack.push_async_callback(http.stop)
         await _refold_stale(backend, app.state.jobs)
         folder.announce(Instance(os.getpid(), http.url, redis.url))
         sys.stdout.write(f"ready {http.url}\n")
         sys.stdout.flush()
-        await _until(stopping, serving)
+        await http.wait(stopping)
         _log.info("stopping")
 
 
@@ -99,18 +98,3 @@ def _consumer(settings: Settings) -> str:
     """The inbox consumer of this data folder: its next life takes up at once what this one leaves behind."""
     where = hashlib.blake2b(str(settings.data).encode(), digest_size=4).hexdigest()
     return f"{socket.gethostname()}:{where}"
-
-
-async def _until(stopping: asyncio.Event, serving: asyncio.Task[None]) -> None:
-    """Wait for a signal. Raises when the HTTP server ends by itself."""
-    asked = asyncio.create_task(stopping.wait())
-    await asyncio.wait({asked, serving}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if not stopping.is_set():
-        await serving
-        raise RefoldError("the HTTP server ended by itself; its log says why")
-
-
-async def _stop_http(http: HttpServer, serving: asyncio.Task[None]) -> None:
-    http.stop()
-    await asyncio.gather(serving, return_exceptions=True)

@@ -17,7 +17,7 @@ from services.composition import Backend
 from services.embedded.data_dir import running_instance
 from services.event_loop import run_until_signal
 from services.logs import set_up_logging
-from services.roles import ROLES, projector, stop_in_order
+from services.roles import CONSUMERS, ROLES, projector, stop_in_order
 from services.settings import Settings
 
 _log = logging.getLogger("refold.worker")
@@ -26,7 +26,7 @@ _log = logging.getLogger("refold.worker")
 def run(
     settings: Settings, roles: Sequence[str] = (), projections: Sequence[str] = (), *, with_parent: bool = False
 ) -> None:
-    """Run ``roles`` (default: all) until SIGTERM or Ctrl-C; blocks. ``projections``: fold only these.
+    """Run ``roles`` (default: all but ``api``) until SIGTERM or Ctrl-C; blocks. ``projections``: fold only these.
 
     Without REDIS_URL it joins the instance that runs on the data folder. ``with_parent``: stop too when standard
     input ends. Raises SetupError in one line.
@@ -35,7 +35,7 @@ def run(
     for role in roles:
         if role not in ROLES:
             raise SetupError(f"there is no role {role!r}; there are {', '.join(ROLES)}")
-    main = partial(_work, _joined(settings), roles or tuple(ROLES), projections, with_parent)
+    main = partial(_work, _joined(settings), roles or CONSUMERS, projections, with_parent)
     run_until_signal(main, uvloop=settings.uvloop)
 
 
@@ -83,7 +83,7 @@ def _names(text: str) -> list[str]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m services.worker", description="Run roles of a Refold backend.")
-    parser.add_argument("--roles", type=_names, default=[], help=f"of {','.join(ROLES)}; default: all")
+    parser.add_argument("--roles", type=_names, default=[], help=f"of {','.join(ROLES)}; default: all but api")
     parser.add_argument("--projections", type=_names, default=[], help="fold only these; default: all")
     parser.add_argument("--with-parent", action="store_true", help="stop when standard input ends")
     given = parser.parse_args()

@@ -20,6 +20,9 @@ import httpx
 import pytest
 import redis
 
+from services.embedded.redis_server import start_redis
+from tests.servers import PostgresServer, free_port
+
 REFOLD = (sys.executable, "-m", "services.cli.main")
 ROOT = Path(__file__).parents[2]
 READY_S = 30.0
@@ -323,3 +326,61 @@ def test_a_worker_joins_the_instance_on_its_data_folder(machine: Machine) -> Non
         worker.terminate()
         _, _ = worker.communicate(timeout=20)
     assert worker.returncode == 0
+
+
+def test_each_role_in_a_process_of_its_own_on_postgresql(machine: Machine, postgres: PostgresServer) -> None:
+    redis_server = start_redis(machine.data / "elsewhere")
+    environ = {
+        "REDIS_URL": redis_server.url,
+        "REFOLD_DATABASE_URL": postgres.new_database(),
+        "REFOLD_LEASE_S": "1",
+        "REFOLD_HTTP_PORT": str(free_port()),
+    }
+    roles = ("archiver", "inbox", "projector", "projector", "reactors", "api")
+    processes = [machine.command("worker", "--role", role, **environ) for role in roles]
+    try:
+        api = Up(processes[-1], f"http://127.0.0.1:{environ['REFOLD_HTTP_PORT']}")
+        until(lambda: ready(api), 60)
+        api.publish(*(step(n) for n in range(20)), ended("r1"))
+        with redis.Redis.from_url(redis_server.url) as client:
+            client.xadd("refold:inbox", {"__data__": json.dumps(step(99, "r2"))})
+        until(lambda: len(api.events("r1")) == 22)
+        until(lambda: api.events("r2") == ["r2-e0099"])
+        until(lambda: all(p["lag_events"] == 0 for p in api.get("/v1/projections")["items"]))
+    finally:
+        for process in processes:
+            process.terminate()
+        said = [process.communicate(timeout=30)[1] for process in processes]
+        redis_server.stop()
+    assert [process.returncode for process in processes] == [0] * len(roles), "".join(said)
+
+
+def ready(up: Up) -> bool:
+    try:
+        return bool(up.get("/readyz")["ready"])
+    except httpx.HTTPError:
+        return False
+
+
+def test_what_other_code_made_is_rebuilt_while_it_is_read(machine: Machine, tmp_path: Path) -> None:
+    """C42: nothing but a projection's version changes."""
+    up = machine.up()
+    up.publish(*(step(n) for n in range(20)))
+    until(lambda: all(p["lag_events"] == 0 for p in up.get("/v1/projections")["items"]))
+    up.stop()
+    (tmp_path / "newer.py").write_text(
+        "from dataclasses import replace\n"
+        "from projections.registry import PROJECTIONS as OLD\n"
+        "PROJECTIONS = {**OLD, 'task_state': replace(OLD['task_state'], version=OLD['task_state'].version + 1)}\n"
+    )
+    newer = machine.up(REFOLD_PROJECTIONS="newer:PROJECTIONS", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert len(newer.get("/v1/tasks/r1")["unplanned_steps"]) == 20
+    until(lambda: generation(newer, "task_state") == 2, 60)
+    assert len(newer.get("/v1/tasks/r1")["unplanned_steps"]) == 20
+    assert generation(newer, "memory_cards") == 1
+    assert newer.stop() == 0
+
+
+def generation(up: Up, name: str) -> int:
+    items = up.get("/v1/projections")["items"]
+    return int(next(item["generation"] for item in items if item["name"] == name))
