@@ -11,18 +11,20 @@ from types import FrameType
 import httpx
 from rich.console import Console
 from rich.panel import Panel
+from rich.table import Table
 
 from services.demo import show
 from services.demo.instance import Instance, Trouble
 from services.demo.promises import Promises
 from services.demo.story import Story
 
-_GO_ON = """\
-[bold]refold up[/]                             everything on this machine; Ctrl-C ends it
-[bold]refold import FILE --format chat[/]      your own trajectories
-[bold]from refold import Refold[/]             publish from your agents: docs/guides/publish.md
-[bold]refold rebuild task_state[/]             refold a read model: docs/guides/rebuild.md
-[bold]refold up --workers 4[/]                 more consumers: docs/guides/scale.md"""
+_GO_ON = (
+    ("refold up", "everything on this machine; Ctrl-C ends it"),
+    ("refold import FILE --format chat", "your own trajectories"),
+    ("from refold import Refold", "your agents: docs/guides/publish.md, resume.md"),
+    ("refold rebuild task_state", "refold a read model: docs/guides/rebuild.md"),
+    ("refold up --workers 4", "more consumers: docs/guides/scale.md"),
+)
 
 
 def run() -> int:
@@ -56,7 +58,10 @@ def _verdict(console: Console, promises: Promises, seconds: float) -> int:
             console.print(f"[bold red]broken:[/] {text}")
         console.print(f"{len(promises.broken)} of {promises.count} promises did not hold.")
         return 1
-    console.print(Panel(_GO_ON, title="how to go on", title_align="left", border_style="green"))
+    lines = Table.grid(padding=(0, 2))
+    for command, meaning in _GO_ON:
+        lines.add_row(f"[bold]{command}[/]", meaning)
+    console.print(Panel(lines, title="how to go on", title_align="left", border_style="green"))
     console.print(f"[bold green]All {promises.count} promises held[/], in {seconds:.0f} s.")
     return 0
 
