@@ -8,6 +8,12 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from events.errors import RefoldError
+
+_MAY_SPEAK = (RefoldError, RedisError, OSError)
+
 
 class _OneLine(logging.Formatter):
     """``2026-03-01T10:00:00.123+00:00 WARNING refold.inbox message``, newlines escaped; tracebacks when asked for."""
@@ -39,8 +45,11 @@ def set_up_logging(level: str) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """An error in half a line: kind, first line of its message, and where it was raised. No parameters, no contents."""
-    lines = str(error).splitlines()
+    """An error in half a line: its kind, what it says, and where it was raised.
+
+    Errors of Refold, of Redis and of the machine may speak, in one line; what others say may quote an event.
+    """
+    lines = str(error).splitlines() if isinstance(error, _MAY_SPEAK) else []
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {'/'.join(frames[-1].filename.split('/')[-3:])}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{': ' + lines[0][:200] if lines else ''}{place}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
+from events.errors import RefoldError
 from services.logs import brief
 
 FIRST_PAUSE_S = 0.2
@@ -24,7 +25,7 @@ Run = Callable[[asyncio.Event], Awaitable[None]]
 _log = logging.getLogger("refold.supervisor")
 
 
-class Ended(RuntimeError):
+class Ended(RefoldError):
     """A service ended though nobody asked it to."""
 
 
