@@ -20,6 +20,11 @@ Row = Mapping[str, Any]
 """One row without its ``org`` and ``key`` columns, which the engine knows. Never changed in place: put a new one."""
 
 
+def json_text(value: Any) -> str:
+    """The text of a JSON value in a store: keys sorted, so that equal values are equal bytes."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
 class Json(TypeDecorator[Any]):
     """A JSON value stored as text with sorted keys, so that equal values are equal bytes in every store."""
 
@@ -28,7 +33,7 @@ class Json(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Any) -> str | None:
         """Value to text; None is NULL."""
-        return None if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        return None if value is None else json_text(value)
 
     def process_result_value(self, value: Any, dialect: Any) -> Any:
         """Text to value."""

@@ -29,6 +29,7 @@ from projections.engine.birth import create_store
 from projections.engine.dead_letters import list_letters
 from projections.engine.folder import PartitionFolder
 from projections.engine.prefetch import Prefetching
+from projections.engine.share import Job, fold_shares, is_portable
 from projections.engine.source import ArchiveSource, lag
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
@@ -40,6 +41,9 @@ CACHE_ROWS = 400_000
 LEASE_TTL_S = 10.0
 NEAR = 1_000
 """Events behind the archive from which the swap begins; what is left is folded while the old generation is sealed."""
+
+WORTH_PROCESSES = 50_000
+"""Events from which starting processes pays; it takes about a second."""
 
 REPORT_EVERY_S = 0.2
 
@@ -73,14 +77,16 @@ def rebuild(
     verify: bool = False,
     allow_dead_letters: bool = False,
     batch: int = BATCH,
+    processes: int | None = None,
     lease_ttl_s: float = LEASE_TTL_S,
 ) -> Generation:
     """Build the next generation of a read model and make it the active one, which is returned. Blocking.
 
-    Continues a build of the same code whose builder died. With ``verify`` the new generation is compared with a second,
-    independent refold before the swap. Raises Refused when somebody else builds this read model already, CheckFailed
-    when the new generation differs from the second refold, or cannot fold events that the old one could (unless
-    ``allow_dead_letters``), Cancelled when ``cancel`` said so.
+    Many events are folded by several ``processes`` (default: one a core). A build of the same code whose builder died
+    is continued. With ``verify`` the new generation is compared with a second, independent refold before the swap.
+    Raises Refused when somebody else builds this read model already, CheckFailed when the new generation differs from
+    the second refold, or cannot fold events that the old one could (unless ``allow_dead_letters``), Cancelled when
+    ``cancel`` said so.
     """
     owner = f"{socket.gethostname()}:{os.getpid()}/{uuid4().hex[:12]}"
     with _exclusive(projection.name, log, owner, lease_ttl_s):
@@ -88,6 +94,7 @@ def rebuild(
         store = create_store(projection, stores, log, generation.name)
         try:
             build = _Build(store, generation, log, owner, batch, progress, cancel)
+            build.fold_in_processes(stores, processes or os.cpu_count() or 1)
             return build.run(stores, verify=verify, allow_dead_letters=allow_dead_letters)
         except (Cancelled, CheckFailed):
             store.db.close()
@@ -164,7 +171,7 @@ class _Build:
         self._source = Prefetching(ArchiveSource(log))
         self._folders: list[PartitionFolder] = []
         self._began = time.monotonic()
-        self._folded = 0
+        self._done_before: int | None = None
         self._reported = 0.0
 
     def run(self, stores: Stores, *, verify: bool, allow_dead_letters: bool) -> Generation:
@@ -183,9 +190,25 @@ class _Build:
         finally:
             self._source.close()
 
+    def fold_in_processes(self, stores: Stores, processes: int) -> None:
+        """Fold what the archive holds now, partitions side by side, where that is worth starting processes."""
+        marks = self._log.read_now(queries.read_watermarks)
+        shares = _shares(self._positions(), marks, self._log.read_now(queries.read_epochs), processes)
+        if len(shares) < 2 or self._lags()[0] < WORTH_PROCESSES or not is_portable(self._store.projection):
+            return
+        name = self._generation.name
+        jobs = [
+            Job(
+                self._store.projection, stores.url, name, self._owner, {p: marks[p] for p in share},
+                self._batch, CACHE_ROWS,
+            )
+            for share in shares
+        ]  # fmt: skip
+        fold_shares(jobs, self._watch)
+
     def claim(self) -> None:
         """Own every partition, where its checkpoint is."""
-        partitions = sorted(self._store.db.read_now(checkpoints.read_vector))
+        partitions = sorted(self._positions())
         self._folders = [
             PartitionFolder.take_over(
                 self._store, self._source, partition, self._owner, batch=self._batch, cache_rows=CACHE_ROWS
@@ -199,7 +222,7 @@ class _Build:
             marks = self._log.read_now(queries.read_watermarks)
             for folder in self._folders:
                 self._fold(folder, marks.get(folder.claim.partition, START))
-            if self._behind() <= NEAR:
+            if self._lags()[0] <= NEAR:
                 return
 
     def swap(self, stores: Stores) -> Generation:
@@ -218,21 +241,22 @@ class _Build:
 
     def _fold(self, folder: PartitionFolder, upto: Position) -> None:
         while folder.position < upto:
-            if self._cancel():
-                raise Cancelled
-            read = folder.step(upto).read
-            if not read:
+            if not folder.step(upto).read:
                 return
-            self._folded += read
-            self._report("folding")
+            self._watch()
 
-    def _behind(self) -> int:
-        return self._lags()[0]
+    def _watch(self) -> None:
+        if self._cancel():
+            raise Cancelled
+        self._report("folding")
+
+    def _positions(self) -> dict[int, Position]:
+        return self._store.db.read_now(checkpoints.read_vector)
 
     def _lags(self) -> tuple[int, int]:
         """Events still to fold, and events in all."""
         marks, epochs = self._log.read_now(lambda conn: (queries.read_watermarks(conn), queries.read_epochs(conn)))
-        position = {folder.claim.partition: folder.position for folder in self._folders}
+        position = self._positions()
         behind = sum(lag(position.get(p, START), mark, epochs.get(p, {})) for p, mark in marks.items())
         return behind, sum(lag(START, mark, epochs.get(p, {})) for p, mark in marks.items())
 
@@ -242,7 +266,9 @@ class _Build:
             return
         self._reported = now
         behind, total = self._lags()
-        rate = self._folded / max(1e-9, now - self._began)
+        if self._done_before is None:
+            self._done_before, self._began = total - behind, now
+        rate = (total - behind - self._done_before) / max(1e-3, now - self._began)
         progress = Progress(phase, total - behind, total, rate, behind / rate if rate else None)
         with suppress(Transient):
             self._log.write_now(lambda conn: generations.set_progress(conn, self._generation, asdict(progress)))
@@ -302,6 +328,20 @@ def _flip(
         if old is not None:
             old.close()
     return log.read_now(lambda conn: generations.get(conn, generation.projection, generation.number))
+
+
+def _shares(
+    positions: Mapping[int, Position],
+    marks: Mapping[int, Position],
+    epochs: Mapping[int, Mapping[int, int | None]],
+    count: int,
+) -> list[list[int]]:
+    """Partitions that lag, in at most ``count`` shares of about as many events each."""
+    lags = {p: lag(positions[p], mark, epochs.get(p, {})) for p, mark in marks.items() if p in positions}
+    shares: list[list[int]] = [[] for _ in range(count)]
+    for partition in sorted((p for p in lags if lags[p]), key=lambda p: -lags[p]):
+        min(shares, key=lambda share: sum(lags[p] for p in share)).append(partition)
+    return [share for share in shares if share]
 
 
 def _begin(projection: Projection, stores: Stores, log: Database) -> Generation:

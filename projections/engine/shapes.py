@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 import orjson
-from sqlalchemy import BigInteger, Boolean, Column, Double, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
 
 from events.errors import SetupError
-from projections.projection import Json, Projection, Row
+from projections.projection import Json, Projection, Row, json_text
 
 RowKey = tuple[Any, ...]
 """``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
@@ -50,6 +50,8 @@ class Shape:
         self._through_text = [name for name, kind in self._kinds if kind is None] if strict else []
         self._floats = [name for name, kind in self._kinds if kind is float]
         self._model = self._row_model()
+        self._json = [index for index, (_, kind) in enumerate(self._kinds, start=2) if kind is None]
+        self.driver_table = _driver_table(table)
         self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
         self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
 
@@ -67,7 +69,7 @@ class Shape:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
         for name in self._through_text:
-            row[name] = orjson.loads(orjson.dumps(row[name], option=orjson.OPT_SORT_KEYS))
+            row[name] = orjson.loads(json_text(row[name]))
         return row
 
     def row_key(self, org: str, key: str, row: Row) -> RowKey:
@@ -75,8 +77,12 @@ class Shape:
         return (self.name, org, key, *self._pk_of(row))
 
     def values(self, row_key: RowKey, row: Row) -> tuple[Any, ...]:
-        """The row in the order of ``all_columns``, for the store."""
-        return (row_key[1], row_key[2], *self._values_of(row))
+        """The row in the order of ``all_columns``, as the driver takes it for ``driver_table``."""
+        values = [row_key[1], row_key[2], *self._values_of(row)]
+        for index in self._json:
+            if values[index] is not None:
+                values[index] = json_text(values[index])
+        return tuple(values)
 
     def loaded(self, values: Sequence[Any]) -> tuple[RowKey, Row]:
         """A row as the driver gave it, in the order of ``all_columns``."""
@@ -129,6 +135,14 @@ def _kind(column: Column[Any]) -> type | None:
         f"{column.table.name}.{column.name}: read models use Text, BigInteger, Double, Boolean and Json, which are the "
         f"same in every store, not {column.type!r}"
     )
+
+
+def _driver_table(table: Table) -> Table:
+    """The table with its JSON columns as the text that they are, so that bulk statements convert nothing again."""
+    columns = [
+        Column(c.name, Text() if isinstance(c.type, Json) else c.type, primary_key=c.primary_key) for c in table.columns
+    ]
+    return Table(table.name, MetaData(), *columns)
 
 
 def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:

@@ -53,7 +53,7 @@ class GenerationStore:
         def work(conn: Connection) -> dict[RowKey, Row]:
             rows: dict[RowKey, Row] = {}
             for shape in self.shapes.values():
-                found = bulk_select(conn, shape.table, shape.all_columns, ("org", "key"), [(org, key)])
+                found = bulk_select(conn, shape.driver_table, shape.all_columns, ("org", "key"), [(org, key)])
                 rows.update(shape.loaded(values) for values in found)
             return rows
 
@@ -72,7 +72,7 @@ def load_rows(conn: Connection, shapes: Mapping[str, Shape], names: Collection[R
     for table, group in groupby(sorted(names), key=lambda name: name[0]):
         shape = shapes[table]
         keys = [name[1:] for name in group]
-        found = bulk_select(conn, shape.table, shape.all_columns, shape.key_columns, keys)
+        found = bulk_select(conn, shape.driver_table, shape.all_columns, shape.key_columns, keys)
         rows.update(shape.loaded(values) for values in found)
     return rows
 
@@ -102,8 +102,8 @@ def write_rows(conn: Connection, shapes: Mapping[str, Shape], rows: Mapping[RowK
                 drops.append(name[1:])
             else:
                 puts.append(shape.values(name, row))
-        bulk_upsert(conn, shape.table, shape.all_columns, puts)
-        bulk_delete(conn, shape.table, shape.key_columns, drops)
+        bulk_upsert(conn, shape.driver_table, shape.all_columns, puts)
+        bulk_delete(conn, shape.driver_table, shape.key_columns, drops)
 
 
 def write_letters(conn: Connection, letters: Iterable[DeadLetter]) -> None:
