@@ -17,7 +17,7 @@ import orjson
 from events import strict_json
 from events.errors import NewerVersion, Poison, Refused
 from events.event import Event
-from events.keys import Undecoded, partition_key
+from events.keys import Undecoded, partition_key, task_key
 from events.registry import EVENT_TYPES, decode_data
 from events.times import check_time
 
@@ -110,6 +110,8 @@ def admit(raw: Any, *, org: str = "default", max_bytes: int = MAX_EVENT_BYTES, n
         "run": run,
     }
     _check_names(envelope, who)
+    key = _key_of(envelope.type, version, data, text, who)
+    _check_seq(envelope, key, who)
     known: dict[str, Any] = {
         "id": envelope.id,
         "type": envelope.type,
@@ -126,7 +128,7 @@ def admit(raw: Any, *, org: str = "default", max_bytes: int = MAX_EVENT_BYTES, n
         traceparent=envelope.traceparent or "",
         sanitized=sanitized or envelope.sanitized is True,
         data=text.decode(),
-        key=_key_of(envelope.type, version, data, text, who),
+        key=key,
         digest=_digest(known, data),
     )
 
@@ -182,12 +184,25 @@ def _data_text(data: Any, max_bytes: int) -> bytes:
 
 
 def _check_names(envelope: Envelope, who: Mapping[str, str]) -> None:
-    """U+001F parts the names in keys and hashes; a ``seq`` counts within a run."""
+    """U+001F parts the names in keys and hashes."""
     if "\x1f" in f"{envelope.id}{who['org']}{who['agent']}{who['user']}{who['session']}{who['task']}{who['run']}":
         name = next(name for name, text in (("id", envelope.id), *who.items()) if "\x1f" in text)
         raise Refused(f"`{name}` contains the control character U+001F", code="bad_field", field=name)
-    if envelope.seq and not who["run"]:
+
+
+def _check_seq(envelope: Envelope, key: str, who: Mapping[str, str]) -> None:
+    """A ``seq`` counts the events of a run that are kept with its task: a number used elsewhere would leave a hole."""
+    if not envelope.seq:
+        return
+    if not who["run"]:
         raise Refused("`seq` counts the events of a run: give `run`", code="missing_run", field="run")
+    if key != task_key(who["task"]):
+        raise Refused(
+            f"`seq` counts the events of the run's task, and {envelope.type} is kept under {key}: leave `seq` out",
+            code="bad_field",
+            field="seq",
+        )
+
 
 
 def _key_of(type_: str, version: int, data: dict[str, Any], text: bytes, who: Mapping[str, str]) -> str:

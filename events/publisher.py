@@ -48,7 +48,8 @@ class Outcome:
 
     ``stored`` and ``duplicate`` are durable, ``accepted`` (with ``ack=fast``) is on the log but may still be lost.
     ``conflict`` and ``refused`` are not stored, but kept for inspection; ``code``, ``field`` and ``message`` say why.
-    ``token`` is what a read takes as ``after=``; of a duplicate or a conflict it names the first event.
+    ``token`` is what a read takes as ``after=``; of a duplicate or a conflict it names the first event. ``winner`` and
+    ``attempt`` name the run that holds the task, where an attempt conflicts or was superseded.
     """
 
     id: str
@@ -57,6 +58,8 @@ class Outcome:
     message: str = ""
     field: str = ""
     token: str = ""
+    winner: str = ""
+    attempt: int = 0
 
 
 class NotDurable(Transient):
@@ -255,7 +258,8 @@ def _settled(a: Appended, first: First, ours: Position | None) -> Outcome:
 
 def _not_stored(a: Appended) -> Outcome:
     """The outcome of an event that the log did not take, whatever its id: a late attempt, a ``seq`` out of order."""
-    return Outcome(a.event.id, "conflict", a.status, a.message, "seq" if a.status == "seq_conflict" else "run")
+    field = "seq" if a.status == "seq_conflict" else "run"
+    return Outcome(a.event.id, "conflict", a.status, a.message, field, winner=a.winner, attempt=a.attempt)
 
 
 def _provisional(a: Appended) -> Outcome:

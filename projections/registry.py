@@ -32,11 +32,12 @@ def load_projections(spec: str = DEFAULT) -> Mapping[str, Projection]:
     if not (module and attribute):
         raise SetupError(f"a registry of projections is named `module:attribute`, not {spec!r}")
     try:
-        found = getattr(import_module(module), attribute)
+        imported = import_module(module)
     except ModuleNotFoundError as error:
         raise SetupError(f"the registry {spec!r} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise SetupError(f"the module {module!r} has no {attribute!r}") from error
+    found = getattr(imported, attribute, None)
+    if found is None:
+        raise SetupError(f"the module {module!r} has no {attribute!r}")
     if not isinstance(found, Mapping) or not all(
         isinstance(value, Projection) and value.name == name for name, value in found.items()
     ):

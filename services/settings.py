@@ -85,7 +85,7 @@ class Settings:
     partitions: int = _setting("REFOLD_PARTITIONS", 0, _whole(1, 1024))
     """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
-    """The tuple of projections to run, as ``module:NAME``."""
+    """The registry of projections to run, a mapping by name, as ``module:NAME``."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str)
     http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535))
     """0: any free port, named in the ready line and in ``instance.json``."""

@@ -75,7 +75,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     """What became of one event.
 
     ``position`` is the event's own when stored, the first one's when duplicate or conflict, else None. ``message``
-    says what is wrong and what to do; it is empty for stored and duplicate.
+    says what is wrong and what to do; it is empty for stored and duplicate. Where an attempt conflicts or was
+    superseded, ``winner`` is the run that holds the task and ``attempt`` its number.
     """
 
     event: Event
@@ -83,6 +84,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     partition: int
     position: Position | None = None
     message: str = ""
+    winner: str = ""
+    attempt: int = 0
 
 
 class Log:
@@ -266,7 +269,9 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
             return Appended(event, "seq_conflict", partition, message=message)
         case [b"started", attempt]:
             message = f"run {event.run!r} is attempt {attempt} of task {event.task!r}; a new attempt is a new run"
-            return Appended(event, "attempt_conflict", partition, message=message)
+            return Appended(
+                event, "attempt_conflict", partition, message=message, winner=event.run, attempt=int(attempt)
+            )
         case [b"attempt", 0, _]:
             message = f"task {event.task!r} has not started: its first attempt is 1"
             return Appended(event, "attempt_conflict", partition, message=message)
@@ -275,13 +280,15 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
                 f"attempt {latest} of task {event.task!r} is run {winner.decode()!r}: "
                 f"the next one is attempt {latest + 1}"
             )
-            return Appended(event, "attempt_conflict", partition, message=message)
+            return Appended(
+                event, "attempt_conflict", partition, message=message, winner=winner.decode(), attempt=latest
+            )
         case [b"superseded", latest, winner]:
             message = (
                 f"run {event.run!r} was superseded by run {winner.decode()!r} (attempt {latest} of task "
                 f"{event.task!r}); only late results of its tool calls are taken, marked `late: true`"
             )
-            return Appended(event, "superseded", partition, message=message)
+            return Appended(event, "superseded", partition, message=message, winner=winner.decode(), attempt=latest)
         case _:
             raise TypeError(f"the append script answered {outcome!r:.200}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -101,8 +102,8 @@ def _strictest(outcomes: Sequence[Outcome]) -> int:
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:
-    values = {name: getattr(outcome, name) for name in ("id", "status", "code", "message", "field", "token")}
-    return {name: value for name, value in values.items() if value or name in ("id", "status")}
+    """The outcome's fields; empty ones are left out."""
+    return {name: value for name, value in asdict(outcome).items() if value or name == "id"}
 
 
 def _json(document: Any, status: int) -> Response:

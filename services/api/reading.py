@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, exists, select
 
+from events.archive.store import watermark
+from events.keys import partition_of
+from events.tokens import write_token
 from projections.engine import tables
 from services.composition import Backend
 
@@ -50,6 +54,12 @@ async def read(
         "incomplete": incomplete,
     }
     return Found(value, note)
+
+
+async def newest(backend: Backend, org: str, key: str) -> str:
+    """The token of all that the archive holds of a key's partition: a read after it misses nothing durable."""
+    partition = partition_of(org, key, backend.partitions)
+    return write_token([(partition, await backend.db.read(partial(watermark, partition=partition)))])
 
 
 def now() -> datetime:

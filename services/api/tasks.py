@@ -15,7 +15,7 @@ from services.api.deps import After, BackendDep, OrgDep
 from services.api.listings import system_prompt
 from services.api.paging import PageParam
 from services.api.problems import Problem
-from services.api.reading import now, read
+from services.api.reading import newest, now, read
 from services.composition import Backend
 
 router = APIRouter(tags=["tasks"])
@@ -58,7 +58,11 @@ async def resume(
         str | None, Query(description="JSON object of the caller's digests, to be told what changed")
     ] = None,
 ) -> dict[str, Any]:
-    """What a new process needs: finished steps, calls to check before repeating, session state, system prompt."""
+    """What a new process needs: finished steps, calls to check before repeating, session state, system prompt.
+
+    Without ``after`` it waits for all that is durable now, since who goes on from an older state repeats work.
+    """
+    after = after or await newest(backend, org, task_key(task))
     work = partial(tasks.resume_document, org=org, task=task, now=now(), config=_digests(config))
     found = await read(backend, STATE, work, org=org, key=task_key(task), after=after)
     document = _known(found.value, task)
