@@ -348,5 +348,5 @@ def test_seq_is_refused_where_it_would_leave_a_hole_in_the_run(type_: str) -> No
     data = {"content": "x"} if type_ == "memory.proposed" else {"session_state": {}}
     raw = {"id": "1", "type": type_, "user": "u1", "session": "s1", "task": "t1", "run": "r1", "seq": 2, "data": data}
     with pytest.raises(Refused, match="leave `seq` out") as refusal:
-        admit(raw)
+        door.admit(raw)
     assert (refusal.value.code, refusal.value.field) == ("bad_field", "seq")
