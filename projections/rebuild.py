@@ -37,7 +37,9 @@ from projections.projection import Projection
 from projections.verify import verify as verify_generation
 
 BATCH = 10_000
-CACHE_ROWS = 400_000
+CACHE_ROWS = 100_000
+"""Rows that a process keeps in memory; about 2 KB each."""
+
 LEASE_TTL_S = 10.0
 NEAR = 1_000
 """Events behind the archive from which the swap begins; what is left is folded while the old generation is sealed."""
@@ -209,9 +211,10 @@ class _Build:
     def claim(self) -> None:
         """Own every partition, where its checkpoint is."""
         partitions = sorted(self._positions())
+        cache_rows = CACHE_ROWS // len(partitions)
         self._folders = [
             PartitionFolder.take_over(
-                self._store, self._source, partition, self._owner, batch=self._batch, cache_rows=CACHE_ROWS
+                self._store, self._source, partition, self._owner, batch=self._batch, cache_rows=cache_rows
             )
             for partition in partitions
         ]

@@ -106,13 +106,18 @@ class Fold:
 
     def run(self, batch: Iterable[Archived]) -> Folded:
         """Fold the batch. Raises Transient for what is not the events' fault."""
-        rest = self._items(batch)
-        self._prefetch(rest)
-        while rest:
-            faults: set[RowKey] = set()
-            rest = self._round(rest, faults)
-            if faults:
-                self._load(faults)
+        try:
+            rest = self._items(batch)
+            self._prefetch(rest)
+            while rest:
+                faults: set[RowKey] = set()
+                rest = self._round(rest, faults)
+                if faults:
+                    self._load(faults)
+        except Transient:
+            raise
+        except _NOT_THE_EVENT as error:
+            raise Transient(f"folding {self._projection.name} failed: {error!r}") from error
         self._result.letters.sort(key=lambda letter: letter.position)
         return self._result
 
@@ -199,8 +204,8 @@ class Fold:
                     faults.add(fault.name)
                     blocked.add(owner)
                     waiting.append(item)
-                except _NOT_THE_EVENT as error:
-                    raise Transient(f"folding {item.event.type} at {item.position} failed: {error!r}") from error
+                except _NOT_THE_EVENT:
+                    raise
                 except Exception as error:  # noqa: BLE001 - the one place where whatever a fold raises is data: a dead letter
                     self._park_failed(item, error)
         return waiting

@@ -6,6 +6,7 @@ again: its successor counts that as every take-over does, and in the end parks t
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -132,4 +133,6 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
 
 
 if __name__ == "__main__":
+    # a fold makes no cycles, and its cached rows are millions of objects that a collection would visit for nothing
+    gc.disable()
     fold(pickle.load(sys.stdin.buffer))

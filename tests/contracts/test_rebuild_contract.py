@@ -288,6 +288,22 @@ def test_a_generation_sealed_by_a_builder_that_died_is_folded_again(lab: Lab) ->
     asyncio.run(run())
 
 
+def test_several_processes_give_the_same_rows_and_outlive_a_deadly_event(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C7 in a rebuild: a process that folds for it dies, its successors find out which event it was."""
+    monkeypatch.setattr("projections.rebuild.WORTH_PROCESSES", 10)
+    lab.archive(*(note(f"e{i}", f"t{i % 7}", "die" if i == 30 else f"n{i % 3}", i) for i in range(60)))
+    harmless = rebuild(TOY, lab.stores, lab.log, processes=2, batch=7)
+    assert rows_of(lab, harmless.name)["dead_letters"] == []
+    monkeypatch.setenv("TOY_DIES", "1")
+    deadly = rebuild(TOY, lab.stores, lab.log, processes=2, batch=7, allow_dead_letters=True)
+    letters = rows_of(lab, deadly.name)["dead_letters"]
+    assert [letter[3:] for letter in letters if letter[4] == "killed"] == [("e30", "killed")]
+    assert {letter[3] for letter in letters} == {"e30", "e37", "e44", "e51", "e58"}
+    assert verify(TOY, lab.stores, lab.log).equal, "verify does not die on what is known to kill"
+
+
 BUILDER = """
 import os, sys
 from events.database import Stores
