@@ -204,7 +204,6 @@ def _check_seq(envelope: Envelope, key: str, who: Mapping[str, str]) -> None:
         )
 
 
-
 def _key_of(type_: str, version: int, data: dict[str, Any], text: bytes, who: Mapping[str, str]) -> str:
     """Partition key by the type's rule; checks the payload on the way. An unknown type is kept by task or scope."""
     kind = EVENT_TYPES.get(type_)

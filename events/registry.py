@@ -27,17 +27,21 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class EventType:
-    """One event type. ``upcast[n]`` lifts data from version n to n+1."""
+    """One event type. ``upcast[n]`` lifts data from version n to n+1.
+
+    ``log_reads`` is what the log itself reads of the data: every version must have it in this form, newer ones too.
+    """
 
     name: str
     payload: type[Payload]
     keyed_by: KeyedBy
     version: int = 1
     upcast: Mapping[int, Upcaster] = field(default_factory=dict)
+    log_reads: type[msgspec.Struct] | None = None
 
 
 _TYPES = (
-    EventType("run.started", run.RunStarted, "task"),
+    EventType("run.started", run.RunStarted, "task", log_reads=run.AttemptOfRun),
     EventType("run.heartbeat", run.RunHeartbeat, "task"),
     EventType("run.terminated", run.RunTerminated, "task"),
     EventType("plan.updated", plan.PlanUpdated, "task"),
@@ -46,8 +50,8 @@ _TYPES = (
     EventType("step.failed", plan.StepFailed, "task"),
     EventType("step.skipped", plan.StepSkipped, "task"),
     EventType("tool.called", tools.ToolCalled, "task"),
-    EventType("tool.returned", tools.ToolReturned, "task"),
-    EventType("tool.failed", tools.ToolFailed, "task"),
+    EventType("tool.returned", tools.ToolReturned, "task", log_reads=tools.LateResult),
+    EventType("tool.failed", tools.ToolFailed, "task", log_reads=tools.LateResult),
     EventType("message.added", thought.MessageAdded, "task"),
     EventType("decision.made", thought.DecisionMade, "task"),
     EventType("note.written", thought.NoteWritten, "task"),
@@ -89,9 +93,12 @@ EVENT_TYPES: Mapping[str, EventType] = {t.name: t for t in _TYPES}
 def decode_data(kind: EventType, version: int, data: str | bytes) -> Payload:
     """Decode and upcast the data of one event into the type's current payload model.
 
-    Raises NewerVersion when the data are newer than this code, Poison when they do not fit the model.
+    Raises NewerVersion when the data are newer than this code, Poison when they do not fit the model, or a newer one
+    lacks what the log must read.
     """
     if version > kind.version:
+        if kind.log_reads is not None:
+            _check_newer(kind, version, data)
         raise NewerVersion(f"{kind.name} v{version} is newer than this code knows (v{kind.version})")
     try:
         if version == kind.version:
@@ -104,6 +111,13 @@ def decode_data(kind: EventType, version: int, data: str | bytes) -> Payload:
         raise Poison(f"{kind.name} v{version}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Poison(f"{kind.name} v{version} could not be upcast to v{kind.version}: {error!r}") from error
+
+
+def _check_newer(kind: EventType, version: int, data: str | bytes) -> None:
+    try:
+        msgspec.json.decode(data, type=kind.log_reads)
+    except msgspec.ValidationError as error:
+        raise Poison(f"{kind.name} v{version}, which the log must read in any version: {error}") from error
 
 
 def decode_payload(event: Event) -> Payload | None:

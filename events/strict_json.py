@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from enum import Enum
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import isfinite
 from typing import Any
 from uuid import UUID
@@ -28,6 +28,7 @@ REPLACEMENT = "\ufffd"
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_MARK = re.compile(_STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
 _TOO_DEEP = f"nesting is deeper than {MAX_DEPTH} levels: flatten the data"
@@ -66,8 +67,10 @@ def loads_many(raw: bytes) -> list[Any]:
     if value is _DOUBTFUL:
         try:
             return [_loads_item(bytes(item)) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.DecodeError:
             value = _loads_slowly(raw)  # one item, or broken: this tells where
+        except RecursionError:
+            return [_loads_item(item) for item in _items(raw)] or [_loads_slowly(raw)]
     return value if isinstance(value, list) else [value]
 
 
@@ -96,6 +99,21 @@ def _loads_item(raw: bytes) -> Any:
         return loads(raw)
     except Refused as refusal:
         return Hazard(str(refusal), refusal.code)
+
+
+def _items(raw: bytes) -> list[bytes]:
+    """The items of an array, however deep they nest; none when the text is no array from end to end."""
+    cuts, depth, end = list[int](), 0, 0
+    for mark in _MARK.finditer(raw):
+        step = _STEP.get(mark[0][0], 0)
+        depth += step
+        if depth == 0 or (depth == 1 and (step == 1 or mark[0] == b",")):
+            cuts.append(mark.end())
+        if depth == 0:
+            end = mark.end()
+            break
+    whole = raw.lstrip().startswith(b"[") and end > 0 and not raw[end:].strip()
+    return [raw[start : stop - 1] for start, stop in pairwise(cuts)] if whole else []
 
 
 def _loads_slowly(raw: bytes) -> Any:

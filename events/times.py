@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from events.errors import Refused
 
-_RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?P<offset>[Zz]|[+-]\d{2}:\d{2})?")
+_RFC3339 = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?P<offset>[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
+)
 
 
 def check_time(text: str) -> str:

@@ -18,6 +18,8 @@ from events.event import Event, Position
 from events.keys import partition_of, task_key
 from events.log.layout import SEPARATOR, Keys, keys_of
 from events.log.scripts import Script
+from events.types.run import AttemptOfRun
+from events.types.tools import LateResult
 
 Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_conflict", "superseded"]
 
@@ -220,23 +222,15 @@ def _known(refused: Appended, first: Found) -> Appended:
     return _conflict(refused.event, refused.partition, first.position)
 
 
-class _Start(msgspec.Struct):
-    attempt: int = 1
-
-
-class _Result(msgspec.Struct):
-    late: bool = False
-
-
 def _attempt(event: Event) -> int:
     """What the script is told of attempts: the attempt that starts, 0 to check the run's, -1 not to."""
     kind = event.type
     if kind == "run.started":
-        return msgspec.json.decode(event.data, type=_Start).attempt
+        return msgspec.json.decode(event.data, type=AttemptOfRun).attempt
     if kind in OUTSIDERS:
         return -1
     if kind in ("tool.returned", "tool.failed") and '"late":true' in event.data:
-        return -1 if msgspec.json.decode(event.data, type=_Result).late else 0
+        return -1 if msgspec.json.decode(event.data, type=LateResult).late else 0
     return 0
 
 

@@ -15,7 +15,14 @@ JsonValue = Any
 """Any JSON value, kept as it came."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A whole number that every reader of JSON holds exactly, and every store in its 64 bits."""
+Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+"""A count that begins at 1: an attempt, a version."""
+Summand = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""A count that folds add up: millions of the largest still fit 64 bits."""
+Cost = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+"""An amount of money that folds add up: no sum of them becomes infinite."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Unit = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A share or a confidence, 0..1."""

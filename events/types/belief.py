@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from events.types.base import Count, JsonValue, Level, NonEmpty, Payload, Unit
+from events.types.base import JsonValue, Level, NonEmpty, Number, Payload, Summand, Unit
 
 NodeLabel = Literal["success", "deviated_success", "recoverable_failure", "fatal_failure", "unfinished"]
 
@@ -26,7 +26,7 @@ class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: NonEmpty
     label: NodeLabel
-    count: Count
+    count: Summand
 
 
 class ExperienceRecorded(Payload, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class ExperienceRecorded(Payload, frozen=True, kw_only=True):
     """
 
     run: NonEmpty
-    deriver_version: Annotated[int, msgspec.Meta(ge=1)]
+    deriver_version: Number
     scope: Level
     nodes: list[Node] = []
     counts: list[ToolCount] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from events.types.base import JsonValue, Payload, Seconds
+from events.types.base import JsonValue, Number, Payload, Seconds
 
 TerminationReason = Literal[
     "end_turn", "interrupt", "cycle_detected", "error_streak", "budget_exhausted", "timeout", "panic_stop", "lost"
@@ -26,7 +26,7 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     """A run of a task began. ``attempt`` n is accepted only after n-1 (DESIGN 3, one attempt at a time)."""
 
     goal: str = ""
-    attempt: Annotated[int, msgspec.Meta(ge=1)] = 1
+    attempt: Number = 1
     mode: Mode = "default"
     model: str = ""
     parent_run: str = ""
@@ -36,6 +36,12 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     system_prompt: Addressed | None = None
     tools: Addressed | None = None
     plan: Addressed | None = None
+
+
+class AttemptOfRun(msgspec.Struct, frozen=True):
+    """What the log itself reads of a ``run.started``, whatever its version."""
+
+    attempt: Number = 1
 
 
 class RunHeartbeat(Payload, frozen=True, kw_only=True):

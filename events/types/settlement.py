@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from events.types.base import Count, JsonValue, Payload
+from events.types.base import Count, JsonValue, Number, Payload, Summand
 from events.types.run import TerminationReason
 
 DegradedReason = Literal[
     "no_model", "timeout", "unreachable", "invalid_output", "refused", "rate_limited", "context_too_long", "budget"
 ]
-Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class CompletedAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,18 +38,18 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 class SettlementAttempted(Payload, frozen=True, kw_only=True):
     """One call to the run's own model, and what was wrong with its answer."""
 
-    attempt: Annotated[int, msgspec.Meta(ge=1)]
+    attempt: Number
     model: str = ""
     error: str = ""
-    tokens_in: Count = 0
-    tokens_out: Count = 0
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
     latency_ms: float | None = None
 
 
 class SettlementRecorded(Payload, frozen=True, kw_only=True):
     """A run was settled. A settlement made again on purpose has a higher ``version``."""
 
-    version: Version = 1
+    version: Number = 1
     by: Literal["agent", "backend"] = "agent"
     reason: TerminationReason | None = None
     interrupted: bool = False
@@ -60,14 +59,14 @@ class SettlementRecorded(Payload, frozen=True, kw_only=True):
     learnings: list[JsonValue] = []
     model: str = ""
     attempts: Count = 0
-    tokens_in: Count = 0
-    tokens_out: Count = 0
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
 
 
 class SettlementDegraded(Payload, frozen=True, kw_only=True):
     """No model's notes could be had: mechanical evidence instead, never a SessionState."""
 
-    version: Version = 1
+    version: Number = 1
     degraded: DegradedReason
     reason: TerminationReason | None = None
     interrupted: bool = False

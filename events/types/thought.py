@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from events.types.base import Count, JsonValue, NonEmpty, Payload, Seconds
+from events.types.base import Cost, Count, JsonValue, NonEmpty, Payload, Seconds, Summand
 
 
 class MessageAdded(Payload, frozen=True, kw_only=True):
@@ -40,9 +40,9 @@ class ModelResponded(Payload, frozen=True, kw_only=True):
     """A model answered; costs are in ``currency`` units."""
 
     model: str = ""
-    tokens_in: Count = 0
-    tokens_out: Count = 0
-    cost: float = 0.0
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
+    cost: Cost = 0.0
     currency: str = "USD"
     latency_ms: float | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from events.types.base import JsonValue, NonEmpty, Payload, Seconds
 
 
@@ -23,6 +25,12 @@ class ToolReturned(Payload, frozen=True, kw_only=True):
     call_id: NonEmpty
     name: str = ""
     result: JsonValue = None
+    late: bool = False
+
+
+class LateResult(msgspec.Struct, frozen=True):
+    """What the log itself reads of a result, whatever its version."""
+
     late: bool = False
 
 

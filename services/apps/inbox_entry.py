@@ -32,6 +32,7 @@ def read_entry(fields: Mapping[bytes, bytes]) -> list[Any]:
 
 def _text(raw: bytes) -> str:
     try:
-        return raw.decode()
+        # surrogatepass, as in JSON text: a lone surrogate is read, and replaced by the door
+        return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise Refused(f"a field of the entry is not UTF-8: {error.reason}", code="bad_encoding") from error

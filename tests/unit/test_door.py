@@ -78,8 +78,13 @@ def test_a_naive_time_is_refused_with_the_fix(time: str) -> None:
     assert (refusal.value.code, refusal.value.field) == ("naive_time", "time")
 
 
-@pytest.mark.parametrize("time", ["yesterday", "2026-02-30T10:00:00Z", "2026-03-01", "0001-01-01T00:00:00+14:00", "١"])
+@pytest.mark.parametrize("time", [
+    "yesterday", "2026-02-30T10:00:00Z", "2026-03-01", "0001-01-01T00:00:00+14:00", "١", "٢٠٢٦-03-01T10:00:00Z",
+    "2026-03-01T10:00:00+14:60", "2026-03-01T10:00:00+24:00", "2026-03-01T10:00:00+0800", "2016-12-31T23:59:60Z",
+    "2026-03-01T24:00:00Z", "20260301T100000Z", "2026-03-01T10:00:00.1234567890Z", "2026-03-01T10:00:00Z\n",
+])  # fmt: skip
 def test_what_is_no_moment_is_refused(time: str) -> None:
+    """C18: other notations than RFC 3339, and moments that no calendar or no offset has."""
     with pytest.raises(Refused) as refusal:
         door.admit(STEP | {"time": time})
     assert refusal.value.code == "bad_time"
@@ -158,12 +163,50 @@ def test_deep_nesting_is_refused_alone(depth: int) -> None:
         assert refusal.value.code == "too_deep"
 
 
-def test_a_deep_item_of_a_batch_harms_no_other() -> None:
+@pytest.mark.parametrize("depth", [200, 5000])
+def test_a_deep_item_of_a_batch_harms_no_other(depth: int) -> None:
     """C26."""
-    stored, refused = door.admit_all(
-        door.read_json(f"[{json.dumps(STEP)}, {calls_with('[' * 200 + ']' * 200)}]".encode())
-    )
-    assert isinstance(stored, Event) and isinstance(refused, Refused) and refused.code == "too_deep"
+    deep = calls_with("[" * depth + '"],{"' + "]" * depth)
+    outcomes = door.admit_all(door.read_json(f" [{json.dumps(STEP)} , {deep},{json.dumps(CALL)}]\n".encode()))
+    assert [getattr(outcome, "code", "stored") for outcome in outcomes] == ["stored", "too_deep", "stored"]
+
+
+@pytest.mark.parametrize("body", ["[" * 5000, "[1," + "[" * 5000 + "]", '{"a":' * 5000, "[" * 5000 + "]" * 5000 + "x"])
+def test_deep_text_that_is_no_list_is_refused_as_a_whole(body: str) -> None:
+    """C26."""
+    with pytest.raises(Refused) as refusal:
+        door.read_json(body.encode())
+    assert refusal.value.code == "too_deep"
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "field"),
+    [
+        ("model.responded", {"tokens_in": 2**63 - 1}, "data.tokens_in"),
+        ("model.responded", {"cost": 1e308}, "data.cost"),
+        ("artifact.created", {"name": "a", "size_bytes": 2**64 - 1}, "data.size_bytes"),
+        ("note.written", {"key": "k", "content": 1, "expected_version": 2**63}, "data.expected_version"),
+        ("run.started", {"attempt": 2**64 - 1}, "data.attempt"),
+        ("settlement.attempted", {"attempt": 2**63}, "data.attempt"),
+        ("settlement.recorded", {"version": 2**63, "session_state": {}}, "data.version"),
+    ],
+)
+def test_a_count_that_no_store_could_hold_is_refused(type_: str, data: dict[str, Any], field: str) -> None:
+    """C27: counts fit 64 bits, their sums too; else a fold would fail on them, or depend on where batches end."""
+    with pytest.raises(Refused) as refusal:
+        door.admit(STEP | {"type": type_, "data": data})
+    assert (refusal.value.code, refusal.value.field) == ("bad_data", field)
+
+
+@pytest.mark.parametrize(
+    ("type_", "data"),
+    [("run.started", {"attempt": "two"}), ("run.started", {"attempt": -1}), ("tool.returned", {"late": "yes"})],
+)
+def test_what_the_log_reads_is_checked_in_newer_versions_too(type_: str, data: dict[str, Any]) -> None:
+    """C12: the log counts attempts before any fold; what it could not count would stop it for everybody."""
+    with pytest.raises(Refused, match="in any version") as refusal:
+        door.admit(STEP | {"type": type_, "schemaversion": 99, "data": data})
+    assert refusal.value.field == f"data.{next(iter(data))}"
 
 
 def test_brackets_in_text_and_wide_data_are_not_nesting() -> None:

@@ -9,7 +9,9 @@ import orjson
 import pytest
 from faststream.redis.parser import BinaryMessageFormatV1
 
+from events import door
 from events.errors import Refused
+from events.event import Event
 from services.apps.inbox_entry import read_entry
 
 EVENT = {"id": "e1", "type": "step.started", "run": "r1", "data": {"step": "s1"}}
@@ -55,3 +57,11 @@ def test_unreadable_entries_are_refused(fields: dict[bytes, bytes], code: str) -
 def test_a_bad_data_member_is_not_taken_for_an_old_envelope() -> None:
     raw = orjson.dumps({**EVENT, "data": "text", "headers": {}})
     assert read_entry({b"__data__": raw}) == [{**EVENT, "data": "text", "headers": {}}]
+
+
+def test_lone_surrogates_in_fields_are_read_as_in_json() -> None:
+    """C22: as bytes of UTF-8, in a name and in the data; the door replaces them."""
+    fields = {b"id": b"e1", b"type": b"step.started", b"run": b"r\xed\xa0\x80", b"data": b'{"step": "\xed\xbf\xbf"}'}
+    (event,) = door.admit_all(read_entry(fields))
+    assert isinstance(event, Event)
+    assert (event.run, event.data, event.sanitized) == ("r\ufffd", '{"step":"\ufffd"}', True)
