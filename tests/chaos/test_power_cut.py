@@ -12,7 +12,7 @@ from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish, ripen
 from tests.chaos.workload import made_up_runs
 
-CUTS = 3
+CUTS = 2
 
 
 @pytest.mark.chaos
