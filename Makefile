@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
-# extras of pyproject.toml to install; `make setup EXTRAS=` leaves out the embedding model and torch
-EXTRAS ?= [embeddings]
+# extras of pyproject.toml to install besides, `make setup EXTRAS=[embeddings]` say (brings torch)
+EXTRAS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 
