@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,6 +197,17 @@ def test_a_zombie_at_the_same_position_is_fenced_too(lab: Lab, store: Generation
     with pytest.raises(Fenced):
         zombie.step()
     assert notes_of(store, "t") == {}
+
+
+def test_one_claim_cannot_commit_the_same_events_twice(lab: Lab, store: GenerationStore) -> None:
+    """A commit that was thought lost arrives after all: the position tells, though the owner is the right one."""
+    lab.archive(note("e1", "t", "a", 1))
+    folder = folder_of(lab, store, "t")
+    twin = PartitionFolder(store, ArchiveSource(lab.log), replace(folder.claim, parked=set()))
+    folder.step()
+    with pytest.raises(Fenced):
+        twin.step()
+    assert store.db.read_now(lambda conn: conn.execute(select(NOTES.c.version)).scalars().all()) == [1]
 
 
 def test_who_takes_over_again_knows_what_others_wrote_meanwhile(lab: Lab, store: GenerationStore) -> None:
@@ -490,6 +502,18 @@ def test_only_a_death_with_the_event_alone_counts_against_it(lab: Lab, store: Ge
     folder = folder_of(lab, store, "t", "survivor")
     drain(folder)
     assert letters_of(store) == [("e1", "killed"), ("e2", "waiting")]
+
+
+def test_a_death_before_the_event_is_tried_again_counts_for_nothing(lab: Lab, store: GenerationStore) -> None:
+    """Once it died alone; then a hundred owners are killed from outside before they come to it."""
+    lab.archive(note("e1", "t", "a"))
+    claim = folder_of(lab, store, "t", "first").claim
+    store.db.write_now(lambda conn: checkpoints.mark_alone(conn, claim, True))
+    vanish(store, 100)
+    folder = folder_of(lab, store, "t", "survivor")
+    assert folder.claim.strikes == 1
+    drain(folder)
+    assert letters_of(store) == []
 
 
 def test_a_clean_hand_over_counts_for_nothing(lab: Lab, store: GenerationStore) -> None:

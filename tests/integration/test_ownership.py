@@ -20,6 +20,8 @@ from events.errors import SetupError
 from projections import generations
 from projections.engine import dead_letters, ownership
 from projections.engine.projector import Projector
+from projections.engine.source import ArchiveSource
+from projections.engine.store import GenerationStore
 from projections.projection import Projection
 from projections.read_models import ReadModels
 from projections.rebuild import rebuild
@@ -271,6 +273,29 @@ def test_a_projection_that_fails_for_now_is_paused_visibly_and_recovers(lab: Lab
         ill = False
         await until(partial(caught_up, models))
         assert active_dump(lab)["dead_letters"] == []
+        await one.stop()
+        models.close()
+
+    asyncio.run(run())
+
+
+def test_a_fenced_owner_takes_its_partition_over_again(lab: Lab) -> None:
+    """A retry of dead letters fences the live owner, who goes on by itself with what the retry has written."""
+
+    async def run() -> None:
+        models = ReadModels([TOY], lab.stores, lab.log)
+        one = projector(lab, "one")
+        await one.start()
+        lab.archive(note("e1", "t", "poison"), note("e2", "u", "a", 1))
+        await until(partial(caught_up, models))
+        store = GenerationStore(TOY, lab.stores.generation("toy__g1"))
+        left = dead_letters.retry(store, ArchiveSource(lab.log), ("default", "task/t")).left
+        store.db.close()
+        assert [letter.event_id for letter in left] == ["e1"]
+        lab.archive(note("e3", "t", "a", 3), note("e4", "u", "a", 4))
+        await until(partial(caught_up, models))
+        (status,) = await models.status()
+        assert (status.dead_letters, status.parked_keys) == (2, 1)
         await one.stop()
         models.close()
 

@@ -144,6 +144,14 @@ def test_named_rows_cost_one_load_and_faults_of_all_keys_one_more() -> None:
     assert memory.loads == 2
 
 
+def test_what_follows_a_fault_waits_for_it() -> None:
+    """Only the first event of the key needs a row that nobody named; the second must not overtake it."""
+    events = [note("e1", "t", "a", {"copy": "b"}), note("e2", "t", "a", 2), note("f1", "u", "a", 1)]
+    folded = run(events, Memory(RowCache(99)))
+    assert folded.rows == run(events, Memory(RowCache(99, complete=True))).rows
+    assert folded.rows[("tallies", "default", "task/t")]["recent"] == ["e1", "e2"]  # type: ignore[index]
+
+
 def test_many_events_on_a_row_leave_one_change() -> None:
     folded = run([note(f"e{i}", "t", "a", i) for i in range(50)], Memory(RowCache(9, complete=True)))
     assert sorted(name[0] for name in folded.rows) == ["notes", "tallies"]
