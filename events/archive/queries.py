@@ -103,6 +103,14 @@ def read_watermarks(conn: Connection) -> dict[int, Position]:
     return {partition: Position(epoch, n) for partition, epoch, n in rows}
 
 
+def last_archived(conn: Connection, partition: int) -> Position | None:
+    """The last entry that the archive holds of a partition, whatever epoch is open now; None while there is none."""
+    table = event_log.c
+    query = select(table.epoch, table.n).where(table.partition == partition)
+    row = conn.execute(query.order_by(table.epoch.desc(), table.n.desc()).limit(1)).first()
+    return None if row is None else Position(*row)
+
+
 def read_epochs(conn: Connection) -> dict[int, dict[int, int | None]]:
     """For each partition its epochs and the n that each ended at; None for the open one."""
     epochs: dict[int, dict[int, int | None]] = {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, exists, select
 
-from events.archive.store import watermark
+from events.archive.queries import last_archived
 from events.keys import partition_of
 from events.tokens import write_token
 from projections.engine import tables
@@ -59,7 +59,8 @@ async def read(
 async def newest(backend: Backend, org: str, key: str) -> str:
     """The token of all that the archive holds of a key's partition: a read after it misses nothing durable."""
     partition = partition_of(org, key, backend.partitions)
-    return write_token([(partition, await backend.db.read(partial(watermark, partition=partition)))])
+    last = await backend.db.read(partial(last_archived, partition=partition))
+    return write_token([] if last is None else [(partition, last)])
 
 
 def now() -> datetime:

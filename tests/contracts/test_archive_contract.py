@@ -67,6 +67,7 @@ def test_ended_epochs_are_the_only_discontinuity(db: Database) -> None:
     mark_1 = archive(db, OPENED, [event(), event()])
     assert mark_1 == (1, 1)
     assert db.write_now(lambda conn: store.end_epoch(conn, 0, mark_1, 4, "lost", 9)) == (4, -1)
+    assert [db.read_now(lambda conn, p=p: queries.last_archived(conn, p)) for p in (0, 1)] == [mark_1, None]
     assert db.write_now(lambda conn: store.end_epoch(conn, 0, Position(4, -1), 5, "again", 9)) == (5, -1)
     archive(db, Position(5, -1), [event()])
     epochs = db.read_now(queries.read_epochs)

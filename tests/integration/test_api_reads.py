@@ -44,6 +44,12 @@ def whole_run(instance: Instance, run: str, **members: Any) -> str:
     return instance.stored(*events)
 
 
+def test_nothing_is_saved_for_a_task_of_a_partition_that_is_empty(instance: Instance) -> None:
+    for number in range(40):
+        problem = instance.http.get(f"/v1/tasks/nobody-{number}/resume")
+        assert (problem.status_code, problem.json()["code"]) == (404, "no_checkpoint")
+
+
 def test_a_task_and_what_resuming_it_needs(instance: Instance) -> None:
     run = instance.name()
     token = whole_run(instance, run)
