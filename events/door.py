@@ -68,9 +68,11 @@ def read_json(raw: bytes) -> list[Any]:
 def read_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     """The raw event of one flat stream entry; ``data`` is JSON text. What cannot be read is left for ``admit`` to name.
 
+    An empty field is an absent one, as in the log.
+
     Bytes that are no UTF-8 belong in the text as ``errors="surrogateescape"`` leaves them.
     """
-    value: dict[str, Any] = dict(fields)
+    value: dict[str, Any] = {name: text for name, text in fields.items() if text}
     if "data" in value:
         try:
             value["data"] = strict_json.loads(value["data"].encode("utf-8", "surrogatepass"))
@@ -164,6 +166,8 @@ def _explained(message: str) -> Refused:
         return Refused(f"`{name}` is missing", code="missing_field", field=name)
     if "unknown field" in message:
         return Refused(f"`{name}` is no member of an event: put it into `data`", code="unknown_field", field=name)
+    if "Invalid enum value" in message:
+        return Refused(f"`{name}` must be 1.0, the version of CloudEvents", code="bad_field", field=name)
     code = "too_long" if "length <=" in message else "bad_field"
     said = said.removeprefix("Expected ").replace(" | null", "").replace("`", "")
     return Refused(f"`{name}` must be {said}", code=code, field=name)

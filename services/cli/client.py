@@ -79,7 +79,8 @@ def problem_text(response: httpx.Response) -> str:
 
 def segment(name: str) -> str:
     """A name as one segment of a path."""
-    return quote(name, safe="")
+    # `.` and `..` as they are would be taken for steps on the path
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def _given(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.instance import Instance, refold, running_instance
+from tests.instance import Instance, refold, running_instance, until
 
 IMPORTS = Path(__file__).parent.parent / "fixtures" / "imports"
 
@@ -170,6 +170,13 @@ def test_publish_tells_each_bad_event_and_exits_1(instance: Instance) -> None:
     assert instance.refold("publish", "/nowhere.json").returncode == 2
     assert instance.refold("publish", "--ack", "maybe").returncode == 2
     assert instance.refold("publish", stdin=b"").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b?c#d", "%2F", "--help", "{p}"])
+def test_a_task_of_any_name_is_found(instance: Instance, name: str) -> None:
+    instance.stored(instance.event(name, "step.started", {"step": "s1"}))
+    assert json.loads(until(lambda: instance.refold("task", "--json", "--", name).stdout))["task"] == name
+    assert lines(instance.refold("events", "--json", f"--run={name}"))[0]["run"] == name
 
 
 def test_what_the_door_refused_can_be_listed(instance: Instance) -> None:

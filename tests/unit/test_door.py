@@ -341,6 +341,15 @@ def test_flat_fields_are_read_as_json_is() -> None:
     assert event == door.admit(STEP | {"seq": 1})
 
 
+def test_an_empty_field_is_an_absent_one() -> None:
+    """As in the log: who fills every field of a form sends empty ones."""
+    empty = dict.fromkeys(door.Envelope.__struct_fields__, "")
+    event = door.admit(door.read_fields(empty | {"id": "e1", "type": "run.heartbeat", "run": "r1"}), now=STEP["time"])
+    assert event == door.admit({"id": "e1", "type": "run.heartbeat", "run": "r1"}, now=STEP["time"])
+    with pytest.raises(Refused, match="`id` is missing"):
+        door.admit(door.read_fields(empty))
+
+
 @pytest.mark.parametrize(
     ("change", "code", "field"),
     [

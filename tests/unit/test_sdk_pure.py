@@ -144,6 +144,9 @@ def test_backoff_doubles_to_a_bound() -> None:
 def test_resume_document_and_path() -> None:
     """C19: any text is a task's name."""
     assert resume_path("a/b c?d") == "/v1/tasks/a%2Fb%20c%3Fd/resume"
+    assert [resume_path(task) for task in ("..", ".", "v1.2")] == [
+        "/v1/tasks/%2E%2E/resume", "/v1/tasks/%2E/resume", "/v1/tasks/v1.2/resume",
+    ]  # fmt: skip
     finished = [{"step": "a", "result": 1}, {"step": "b"}]
     document = Resume.read("t", {"attempt": 2, "finished_steps": finished, "in_flight": [{"call_id": "c"}]})
     assert document.finished_steps == ("a", "b")

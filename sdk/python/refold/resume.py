@@ -81,7 +81,9 @@ class Resume:
 
 def resume_path(task: str) -> str:
     """Where the document of a task is; its name is one segment, whatever it contains."""
-    return f"/v1/tasks/{quote(task, safe='')}/resume"
+    # `.` and `..` as they are would be taken for steps on the path
+    segment = quote(task, safe="") if task.strip(".") else task.replace(".", "%2E")
+    return f"/v1/tasks/{segment}/resume"
 
 
 def _call(raw: Mapping[str, Any]) -> Call:
