@@ -53,8 +53,8 @@ def _entries(url: str) -> list[dict[bytes, bytes]]:
 def test_events_are_flat_entries_without_numbers(server: tuple[str, list[str]], tmp_path: Path) -> None:
     url, _ = server
     with Refold(url, agent="a", spool=tmp_path / "spool") as client:
-        with client.run("g", task="t") as run, run.tool("pay", {"n": 1}, side_effect=True):
-            assert _entries(url)[-1][b"type"] == b"tool.called", "in Redis before the effect"
+        with client.run("g", task="t") as run, run.tool("look", {"n": 1}):
+            pass
         with pytest.raises(RefoldError, match="HTTP address"):
             client.resume("t")
     entries = _entries(url)
@@ -66,6 +66,26 @@ def test_events_are_flat_entries_without_numbers(server: tuple[str, list[str]], 
     ]
     assert all(b"seq" not in entry for entry in entries)
     assert orjson.loads(entries[1][b"data"])["arguments"] == {"n": 1}
+
+
+def test_what_needs_an_answer_is_refused_before_anything_happens(server: tuple[str, list[str]], tmp_path: Path) -> None:
+    """The inbox cannot promise that a call is durable before its effect."""
+    url, _ = server
+    with Refold(url, spool=tmp_path / "spool") as client:
+        with client.run("g") as run:
+            with pytest.raises(RefoldError, match="http://HOST:PORT"), run.tool("pay", side_effect=True):
+                raise AssertionError("no effect without its record")
+            with pytest.raises(RefoldError, match="side_effect"):
+                run.call("pay", lambda: pytest.fail("no effect without its record"), {}, side_effect=True)
+        with pytest.raises(RefoldError, match="resume=True"):
+            client.run("g", resume=True)
+
+    async def work() -> None:
+        async with AsyncRefold(url, spool=tmp_path / "spool") as client, client.run("g") as run:
+            with pytest.raises(RefoldError, match="side_effect"):
+                run.tool("pay", side_effect=True)
+
+    asyncio.run(work())
 
 
 def test_async(server: tuple[str, list[str]], tmp_path: Path) -> None:

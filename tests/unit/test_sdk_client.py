@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 from refold import Conflict, NoCheckpoint, Policy, Refold, Refused, Resume, Unavailable, UncertainEffect, Wait
+from refold.address import DEFAULT_URL, find
 from refold.spool import Spool
 
 from tests.sdk_backend import FakeBackend
@@ -33,6 +35,13 @@ def backend() -> Iterator[FakeBackend]:
 def client(backend: FakeBackend, tmp_path: Path) -> Iterator[Refold]:
     with make(backend.url, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def make(url: str, tmp_path: Path, **how: Any) -> Refold:
@@ -248,6 +257,67 @@ def test_resume_needs_an_answer(backend: FakeBackend, tmp_path: Path) -> None:
     backend.fault = 503
     with make(backend.url, tmp_path, timeout_s=0.3) as client, pytest.raises(Unavailable):
         client.run("g", task="t", resume=True).__enter__()
+
+
+AGENT = """
+from refold import Refold
+with Refold(agent="a", timeout_s=1) as client, client.run("g", task="t", resume=True) as run:
+    run.note("k", 1)
+"""
+
+
+def test_an_agent_without_a_backend_ends_in_one_clear_message(free_port: int, tmp_path: Path) -> None:
+    """Not in what the HTTP library went through."""
+    url = f"http://somebody:secret@127.0.0.1:{free_port}"
+    environ = {**os.environ, "REFOLD_URL": url, "REFOLD_SPOOL": str(tmp_path / "spool")}
+    agent = subprocess.run([sys.executable, "-c", AGENT], env=environ, capture_output=True, text=True, timeout=60)
+    assert agent.returncode == 1
+    *trace, message = agent.stderr.strip().splitlines()
+    assert message.startswith(f"refold.errors.Unavailable: no answer from http://127.0.0.1:{free_port} (")
+    assert "refold up" in message and "REFOLD_URL" in message
+    assert "secret" not in agent.stderr and "httpx" not in agent.stderr
+    assert len(trace) < 20
+
+
+def test_unsent_events_of_earlier_attempts_are_named_with_their_place(free_port: int, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port}"
+    with make(url, tmp_path, timeout_s=0.3) as client, client.run("g", task="t") as run:
+        with pytest.raises(Unavailable) as raised, run.tool("pay", side_effect=True):
+            raise AssertionError("no effect without its record")
+        assert url in str(raised.value) and str(tmp_path / "spool") in str(raised.value)
+    with make(url, tmp_path, timeout_s=0.3) as client:
+        client.flush = lambda timeout_s=0.1: Refold.flush(client, timeout_s)  # type: ignore[method-assign]
+        with pytest.raises(Unavailable, match="left unsent") as raised:
+            client.run("g", task="t", resume=True).__enter__()
+        assert url in str(raised.value) and str(tmp_path / "spool") in str(raised.value)
+
+
+def test_the_instance_of_the_data_folder_is_found(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its port; and what waits for it is sent when it comes back at another one."""
+    for name in ("REFOLD_URL", "REFOLD_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert find().url == DEFAULT_URL
+    announced = tmp_path / ".refold" / "instance.json"
+    announced.parent.mkdir()
+    announced.write_bytes(orjson.dumps({"pid": 1, "url": ""}))
+    assert find().url == DEFAULT_URL, "it is not ready"
+    announced.write_bytes(orjson.dumps({"pid": 1, "url": "http://127.0.0.1:9"}))
+    with Refold(spool=tmp_path / "spool", policy=QUICK, timeout_s=0.3) as client, client.run("g"):
+        pass
+    announced.write_bytes(orjson.dumps({"pid": 2, "url": backend.url, "redis_url": ""}))
+    with Refold(spool=tmp_path / "spool", policy=QUICK) as client:
+        assert client.flush()
+    assert backend.types() == ["run.started", "run.terminated"]
+    monkeypatch.setenv("REFOLD_DATA", str(tmp_path / "elsewhere"))
+    assert find().url == DEFAULT_URL
+    monkeypatch.setenv("REFOLD_DATA", str(announced.parent))
+    assert find().url == backend.url
+    monkeypatch.setenv("REFOLD_URL", "http://named:1")
+    assert find().url == "http://named:1"
+    assert find("http://given:1").url == "http://given:1"
 
 
 @pytest.mark.parametrize("happened", [True, False])

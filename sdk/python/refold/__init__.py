@@ -1,7 +1,7 @@
 """What agents import: publish a run to Refold, and go on with it after a crash.
 
 >>> from refold import Refold
->>> client = Refold("http://127.0.0.1:8642", agent="coder")  # doctest: +SKIP
+>>> client = Refold(agent="coder")  # doctest: +SKIP
 """
 
 from refold.async_client import AsyncRefold, AsyncRun

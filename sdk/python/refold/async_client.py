@@ -56,7 +56,7 @@ class AsyncRefold(Client["AsyncRun"]):
         try:
             document = await self.get(resume_path(task), **({"after": after} if after else {}))
         except NotFound as error:
-            raise NoCheckpoint(str(error)) from error
+            raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
 
     async def get(self, path: str, **params: Any) -> Any:
@@ -88,11 +88,6 @@ class AsyncRefold(Client["AsyncRun"]):
         self._delivery.close()
         await self._transport.close()
 
-    @property
-    def dropped(self) -> int:
-        """How many events could be kept nowhere: neither the backend nor a spool took them."""
-        return self._delivery.dropped
-
     # ---- for runs
 
     async def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> str:
@@ -112,17 +107,13 @@ class AsyncRefold(Client["AsyncRun"]):
         await self._follow(draft, ticket, changed)
         return ticket.outcome.token if ticket.outcome else ""
 
-    def conflict(self, run: str) -> Conflict | None:
-        """The conflict that ended a run, if one did."""
-        return self._delivery.conflict(run)
-
     async def _follow(self, draft: Draft, ticket: Ticket, changed: asyncio.Event) -> None:
         deadline_s = time.monotonic() + self._options.timeout_s
         while not ticket.ends(draft.wait) and time.monotonic() < deadline_s:
             changed.clear()
             if not ticket.ends(draft.wait):
                 await _wait(changed, deadline_s - time.monotonic())
-        ticket.conclude(draft)
+        ticket.conclude(draft, self._delivery.absence)
 
     async def _make_room(self) -> bool:
         room = await self._until(lambda: not self._delivery.full, self._options.timeout_s)
@@ -238,6 +229,9 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
     ) -> AsyncTool:
         """A tool call, as a block (``async with``) or around a coroutine function; see ``Run.tool``."""
 
+        if side_effect:
+            self._client.must_answer("a call with `side_effect=True` is recorded durably before its effect")
+
         def core(given: Any) -> CallCore:
             return CallCore(self.core, name, given, side_effect=side_effect, step=step, key=key)
 
@@ -263,7 +257,7 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
 
     async def _earlier(self) -> Resume | None:
         if not await self._client.flush():
-            raise Unavailable("what earlier attempts left in the spool could not be delivered: the backend is away")
+            raise Unavailable(f"what earlier attempts left unsent is not delivered: {self._client.absence}")
         try:
             return await self._client.resume(self.task)
         except NoCheckpoint:

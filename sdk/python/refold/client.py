@@ -58,7 +58,7 @@ class Refold(Client["Run"]):
         try:
             document = self.get(resume_path(task), **({"after": after} if after else {}))
         except NotFound as error:
-            raise NoCheckpoint(str(error)) from error
+            raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
 
     def get(self, path: str, **params: Any) -> Any:
@@ -93,11 +93,6 @@ class Refold(Client["Run"]):
         if self._thread is None or not self._thread.is_alive():
             self._transport.close()
 
-    @property
-    def dropped(self) -> int:
-        """How many events could be kept nowhere: neither the backend nor a spool took them."""
-        return self._delivery.dropped
-
     # ---- for runs
 
     def send(self, draft: Draft, publish: Callable[[Callable[[dict[str, Any]], None]], None]) -> str:
@@ -117,17 +112,13 @@ class Refold(Client["Run"]):
         self._follow(draft, ticket, changed)
         return ticket.outcome.token if ticket.outcome else ""
 
-    def conflict(self, run: str) -> Conflict | None:
-        """The conflict that ended a run, if one did."""
-        return self._delivery.conflict(run)
-
     def _follow(self, draft: Draft, ticket: Ticket, changed: threading.Event) -> None:
         deadline_s = time.monotonic() + self._options.timeout_s
         while not ticket.ends(draft.wait):
             changed.clear()
             if not ticket.ends(draft.wait) and not changed.wait(deadline_s - time.monotonic()):
                 break
-        ticket.conclude(draft)
+        ticket.conclude(draft, self._delivery.absence)
 
     def _make_room(self) -> bool:
         if self._until(lambda: not self._delivery.full, self._options.timeout_s) or self._delivery.overflow():
@@ -239,11 +230,15 @@ class Run(RunWords[None]):
     ) -> Tool:
         """A tool call, as a block (``with run.tool(...) as call``) or around a function (``@run.tool(...)``).
 
-        With ``side_effect`` the call is durable before the block runs, else Unavailable is raised and nothing is done.
+        With ``side_effect`` the call is durable before the block runs; else the block does not run, and Unavailable is
+        raised, or Refused when the backend refuses the call, or RefoldError at once on the inbox, which cannot tell.
         A resumed run asks ``already_done`` first; where the effect was done, ``call.done`` is true and the block must
-        not repeat it (a decorated function is not called). Give ``key`` where two equal calls of one step are two
-        effects.
+        not repeat it (a decorated function is not called); UncertainEffect is raised where nobody can tell. Give
+        ``key`` where two equal calls of one step are two effects.
         """
+
+        if side_effect:
+            self._client.must_answer("a call with `side_effect=True` is recorded durably before its effect")
 
         def core(given: Any) -> CallCore:
             return CallCore(self.core, name, given, side_effect=side_effect, step=step, key=key)
@@ -268,7 +263,7 @@ class Run(RunWords[None]):
 
     def _earlier(self) -> Resume | None:
         if not self._client.flush():
-            raise Unavailable("what earlier attempts left in the spool could not be delivered: the backend is away")
+            raise Unavailable(f"what earlier attempts left unsent is not delivered: {self._client.absence}")
         try:
             return self._client.resume(self.task)
         except NoCheckpoint:

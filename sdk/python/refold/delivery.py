@@ -22,6 +22,7 @@ from refold.errors import Conflict, Refused, Unavailable
 from refold.spool import Spool
 
 logger = logging.getLogger("refold")
+_SILENT = "the backend has not answered in time"
 
 State = Literal["waiting", "kept", "delivered", "conflict", "refused"]
 """Of a queued event; ``kept``: the backend is away, and the event is on disk (in memory, where there is no spool)."""
@@ -68,14 +69,17 @@ class Ticket:
         """Whether somebody who waits like this has waited enough."""
         return self.state not in ("waiting", "kept") or (self.state == "kept" and wait is not Wait.HARD)
 
-    def conclude(self, draft: Draft) -> None:
-        """Raise what the agent has to know of the event it waited for: Conflict, Refused or Unavailable."""
+    def conclude(self, draft: Draft, absence: str) -> None:
+        """Raise what the agent has to know of the event it waited for: Conflict, Refused or Unavailable.
+
+        ``absence`` tells why the backend has not answered, and where the event waits.
+        """
         if self.state == "conflict" and self.outcome:
             raise conflict_of(self.outcome)
         if self.state == "refused" and self.outcome and draft.must_pass:
             raise Refused(self.outcome.message, code=self.outcome.code, field=self.outcome.field)
         if self.state in ("waiting", "kept") and draft.wait is Wait.HARD:
-            raise Unavailable(f"{draft.type} is not durable: the backend does not answer; it is kept and sent later")
+            raise Unavailable(f"{draft.type} is not durable: {absence}")
 
 
 def conflict_of(outcome: Outcome) -> Conflict:
@@ -99,6 +103,7 @@ class Delivery:
         self.dropped = 0
         self._spool = spool
         self._wake = wake
+        self._away = _SILENT
         self._lock = threading.Lock()
         self._memory: deque[bytes] = deque()
         self._tickets: dict[str, Ticket] = {}
@@ -151,6 +156,16 @@ class Delivery:
         return self._failures
 
     @property
+    def absence(self) -> str:
+        """Why events wait, and where."""
+        return f"{self._away}; {self._waiting}"
+
+    @property
+    def _waiting(self) -> str:
+        where = "in memory" if self._spool is None else f"in {self._spool.folder}"
+        return f"unsent events wait {where} and are sent later"
+
+    @property
     def idle(self) -> bool:
         """Whether everything was delivered."""
         with self._lock:
@@ -200,7 +215,7 @@ class Delivery:
             if isinstance(answer, Away):
                 self._is_away(batch, answer, now_s)
                 return
-            self._failures, self._retry_at_s = 0, 0.0
+            self._failures, self._retry_at_s, self._away = 0, 0.0, _SILENT
             if isinstance(answer, TooLarge):
                 self._most = max(1, len(batch.lines) // 2)
                 again = batch.lines
@@ -263,7 +278,8 @@ class Delivery:
 
     def _is_away(self, batch: Batch, answer: Away, now_s: float) -> None:
         log = logger.debug if self._failures else logger.warning
-        log("the backend is away, events are kept and sent later: %s", answer.message)
+        log("%s; %s", answer.message, self._waiting)
+        self._away = answer.message
         self._failures += 1
         wait_s = backoff_s(self._failures, self.policy, random.random())
         self._retry_at_s = now_s + max(wait_s, answer.retry_after_s)

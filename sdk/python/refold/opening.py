@@ -8,25 +8,31 @@ from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from refold import ids
+from refold.address import find, is_inbox
 from refold.core import RunCore
-from refold.delivery import Policy
+from refold.delivery import Delivery, Policy
 from refold.envelope import Scope
+from refold.errors import Conflict, RefoldError
 from refold.options import Options, spool_folder
 from refold.vocabulary import addressed, filled
 
 RunT = TypeVar("RunT")
-DEFAULT_URL = "http://127.0.0.1:8321"
 
 
 class Client(ABC, Generic[RunT]):
     """A connection to a backend, for one agent.
 
-    ``url`` is ``http://HOST:PORT`` (left out: ``REFOLD_URL``, else the address of ``refold up`` on this machine), or
-    ``redis://HOST:PORT`` to publish to the inbox, which answers nothing: no conflicts, no resume. ``org``, ``agent``,
-    ``user`` and ``session`` stand in every event unless a run says otherwise. Events that cannot be sent wait in
-    ``spool``: a folder; True is ``REFOLD_SPOOL`` or the user's state folder, False memory only. ``ack="fast"`` takes
-    the log's word for the archive's. ``timeout_s`` bounds every wait for the backend.
+    ``url`` is ``http://HOST:PORT``, or left out: ``REFOLD_URL``, else the instance whose data folder is
+    ``REFOLD_DATA`` or ``.refold`` here, else http://127.0.0.1:8321. ``redis://HOST:PORT`` publishes to the inbox, which
+    answers nothing: no conflicts, no ``resume=True``, no ``side_effect=True``. ``org``, ``agent``, ``user`` and
+    ``session`` stand in every event unless a run says otherwise. Events that cannot be sent wait in ``spool``: a
+    folder; True is ``REFOLD_SPOOL`` or the user's state folder, False memory only. ``ack="fast"`` takes the log's word
+    for the archive's, before a side effect too. ``timeout_s`` bounds every wait for the backend.
+
+    Raises ValueError for an address or a name that cannot be.
     """
+
+    _delivery: Delivery
 
     def __init__(
         self,
@@ -43,8 +49,7 @@ class Client(ABC, Generic[RunT]):
         timeout_s: float = 10.0,
     ) -> None:
         scope = Scope(org, agent, user, session)
-        address = url or os.environ.get("REFOLD_URL") or DEFAULT_URL
-        self._options = Options(address, scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
+        self._options = Options(find(url), scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
         self._open()
 
     def run(
@@ -69,8 +74,11 @@ class Client(ABC, Generic[RunT]):
         """One attempt at a task, to be used as ``with client.run(...) as run`` (``async with`` in the async client).
 
         With ``resume`` it goes on where the task's last attempt ended (and begins it when there is none). Entering it
-        raises Conflict when another worker has the task, and with ``resume`` Unavailable when nobody can tell.
+        raises Conflict when another worker has the task, Refused when the backend refuses its beginning, and with
+        ``resume`` Unavailable when nobody can tell. Raises RefoldError for ``resume`` through the inbox.
         """
+        if resume:
+            self.must_answer("`resume=True` asks what earlier attempts left")
         run_id = run or ids.uuid7()
         scope = self._options.scope.narrow(user=user, session=session, agent=agent, task=task or run_id, run=run_id)
         about = filled(
@@ -84,6 +92,27 @@ class Client(ABC, Generic[RunT]):
             tools=addressed(tools),
         )
         return self._new_run(RunCore(scope, settles=settles, about=about), resume)
+
+    @property
+    def dropped(self) -> int:
+        """How many events could be kept nowhere: neither the backend nor a spool took them."""
+        return self._delivery.dropped
+
+    # ---- for runs
+
+    @property
+    def absence(self) -> str:
+        """Why events wait, and where."""
+        return self._delivery.absence
+
+    def conflict(self, run: str) -> Conflict | None:
+        """The conflict that ended a run, if one did."""
+        return self._delivery.conflict(run)
+
+    def must_answer(self, why: str) -> None:
+        """Raise RefoldError where nothing that is published is ever answered: on the inbox."""
+        if is_inbox(self._options.url):
+            raise RefoldError(f"{why}, and the inbox answers nothing: use the instance's address, http://HOST:PORT")
 
     @abstractmethod
     def _open(self) -> None:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
+from refold.address import Address
 from refold.delivery import Policy
 from refold.envelope import Scope
 from refold.spool import Spool
@@ -17,7 +18,7 @@ from refold.spool import Spool
 class Options:
     """Settings of one client. Times in seconds."""
 
-    url: str
+    address: Address
     scope: Scope
     ack: Literal["durable", "fast"] = "durable"
     api_key: str = ""
@@ -25,11 +26,16 @@ class Options:
     policy: Policy = field(default_factory=Policy)
     timeout_s: float = 10.0
 
+    @property
+    def url(self) -> str:
+        """Where the backend answers."""
+        return self.address.url
+
     def open_spool(self) -> Spool | None:
-        """The spool of this address and organisation, apart from those of others; None when there is none."""
+        """The spool of this backend and organisation, apart from those of others; None when there is none."""
         if self.spool is None:
             return None
-        place = sha256(f"{self.url}\x1f{self.scope.org}".encode()).hexdigest()[:16]
+        place = sha256(f"{self.address.place}\x1f{self.scope.org}".encode()).hexdigest()[:16]
         return Spool(self.spool / place)
 
 

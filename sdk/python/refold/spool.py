@@ -47,6 +47,11 @@ class Spool:
         self._files: list[_SpoolFile] = []
         self._own: _SpoolFile | None = None
 
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._folder
+
     def adopt(self) -> int:
         """Take over what dead processes left; returns how many lines that is."""
         if not self._folder.is_dir():

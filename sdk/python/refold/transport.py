@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx
 import orjson
 
+from refold.address import is_inbox, shown
 from refold.answers import Answer, Answered, Away, Outcome, read_answer
 from refold.envelope import flat
 from refold.errors import NotFound, RefoldError, Unavailable
@@ -68,13 +69,14 @@ class HttpTransport:
     def __init__(self, url: str, ack: str, org: str, api_key: str, timeout_s: float) -> None:
         self._client = httpx.Client(**http_options(url, org, api_key, timeout_s))
         self._ack = ack
+        self._url = url
 
     def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
         try:
             response = self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
         except httpx.HTTPError as error:
-            return _no_answer(error)
+            return _no_answer(self._url, error)
         return _answer(response, len(lines))
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
@@ -82,7 +84,7 @@ class HttpTransport:
         try:
             return _document(self._client.get(path, params=params))
         except httpx.HTTPError as error:
-            raise Unavailable(_no_answer(error).message) from error
+            raise Unavailable(_no_answer(self._url, error).message) from None
 
     def close(self) -> None:
         """Let connections go."""
@@ -95,13 +97,14 @@ class AsyncHttpTransport:
     def __init__(self, url: str, ack: str, org: str, api_key: str, timeout_s: float) -> None:
         self._client = httpx.AsyncClient(**http_options(url, org, api_key, timeout_s))
         self._ack = ack
+        self._url = url
 
     async def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
         try:
             response = await self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
         except httpx.HTTPError as error:
-            return _no_answer(error)
+            return _no_answer(self._url, error)
         return _answer(response, len(lines))
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
@@ -109,7 +112,7 @@ class AsyncHttpTransport:
         try:
             return _document(await self._client.get(path, params=params))
         except httpx.HTTPError as error:
-            raise Unavailable(_no_answer(error).message) from error
+            raise Unavailable(_no_answer(self._url, error).message) from None
 
     async def close(self) -> None:
         """Let connections go."""
@@ -123,6 +126,7 @@ class InboxTransport:
         redis = _redis()
         self._client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
         self._errors = (redis.RedisError, OSError)
+        self._url = url
 
     def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
@@ -132,7 +136,7 @@ class InboxTransport:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             pipeline.execute()
         except self._errors as error:
-            return _no_answer(error)
+            return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
@@ -151,6 +155,7 @@ class AsyncInboxTransport:
         redis = _redis()
         self._client = redis.asyncio.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
         self._errors = (redis.RedisError, OSError)
+        self._url = url
 
     async def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
@@ -160,7 +165,7 @@ class AsyncInboxTransport:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             await pipeline.execute()
         except self._errors as error:
-            return _no_answer(error)
+            return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
@@ -184,15 +189,6 @@ def connect_async(url: str, ack: str, org: str, api_key: str, timeout_s: float) 
     if is_inbox(url):
         return AsyncInboxTransport(url, timeout_s)
     return AsyncHttpTransport(url, ack, org, api_key, timeout_s)
-
-
-def is_inbox(url: str) -> bool:
-    """Whether the address is a Redis inbox. Raises ValueError for an address that is neither Redis nor HTTP."""
-    if url.startswith(("redis://", "rediss://", "unix://")):
-        return True
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is no address of a backend: write http://HOST:PORT or redis://HOST:PORT")
-    return False
 
 
 def _redis() -> Any:
@@ -231,5 +227,7 @@ def _problem(response: httpx.Response) -> str:
     )
 
 
-def _no_answer(error: Exception) -> Away:
-    return Away(f"no answer: {error or type(error).__name__}")
+def _no_answer(url: str, error: Exception) -> Away:
+    # the chain behind the error is the HTTP library's own way to the same few words
+    reason = str(error) or type(error).__name__
+    return Away(f"no answer from {shown(url)} ({reason}): is `refold up` running there? REFOLD_URL names another")
