@@ -24,7 +24,7 @@ from events.errors import Fenced, Transient
 from events.event import Position
 from events.log import tail
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
-from events.log.recovery import open_partition
+from events.log.recovery import open_partitions
 from events.log.scripts import redis_errors
 from events.log.trim import trim
 
@@ -58,6 +58,7 @@ class Archiver:
         self._marks: dict[int, Position] = {}
         self._untrimmed: set[int] = set()
         self._trimmed_at = 0.0
+        self._received_ms = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Archive until ``stopping``; the batch in hand is finished. Raises SetupError when a store refuses.
@@ -81,8 +82,7 @@ class Archiver:
 
     async def _open(self) -> None:
         """Make sure that every partition is open, and learn where the archive stands."""
-        marks = await asyncio.gather(*(open_partition(self._redis, self._db, p) for p in self._partitions))
-        self._marks = dict(zip(self._partitions, marks, strict=True))
+        self._marks = await open_partitions(self._redis, self._db, self._partitions)
 
     async def _step(self) -> None:
         """Archive what is there; wait a moment when there is nothing."""
@@ -108,19 +108,24 @@ class Archiver:
         reads = (tail.read(self._redis, p, self._marks[p], self._batch) for p in partitions)
         answers = await asyncio.gather(*reads, return_exceptions=True)
         batches: dict[int, list[store.Entry]] = {}
+        broken = []
         for partition, answer in zip(partitions, answers, strict=True):
             if isinstance(answer, tail.LogBroken):
-                logger.warning("%s", answer)
-                self._marks[partition] = await open_partition(self._redis, self._db, partition)
+                logger.debug("%s", answer)
+                broken.append(partition)
             elif isinstance(answer, BaseException):
                 raise answer
             elif answer:
                 batches[partition] = answer
+        if broken:
+            self._marks |= await open_partitions(self._redis, self._db, broken)
         return batches
 
     async def _archive(self, batches: Batches) -> None:
         """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
-        marks, received_ms = self._marks, time.time_ns() // 1_000_000
+        marks = self._marks
+        # ever later, whatever the clock does: lists by received time have no second thoughts
+        received_ms = self._received_ms = max(time.time_ns() // 1_000_000, self._received_ms + 1)
 
         def work(conn: Connection) -> dict[int, Position]:
             return {

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -39,6 +41,22 @@ async def open_partition(redis: Redis, db: Database, partition: int) -> Position
     Does nothing to a sound partition, so any process may call it at any time; of several at once one does the work.
     Raises Fenced when others keep at it, Transient when a store cannot be reached.
     """
+    return (await open_partitions(redis, db, [partition]))[partition]
+
+
+async def open_partitions(redis: Redis, db: Database, partitions: Collection[int]) -> dict[int, Position]:
+    """``open_partition`` for several side by side; what was done to all of them is one log line."""
+    answers = await asyncio.gather(*(_open(redis, db, p) for p in partitions), return_exceptions=True)
+    _tell([answer for answer in answers if isinstance(answer, _Reopened)])
+    marks: dict[int, Position] = {}
+    for partition, answer in zip(partitions, answers, strict=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        marks[partition] = answer.watermark if isinstance(answer, _Reopened) else answer
+    return marks
+
+
+async def _open(redis: Redis, db: Database, partition: int) -> Position | _Reopened:
     for attempt in range(_TRIES):
         watermark = await db.read(lambda conn: store.watermark(conn, partition))
         health = await check(redis, partition, watermark)
@@ -50,17 +68,48 @@ async def open_partition(redis: Redis, db: Database, partition: int) -> Position
         try:
             return await _reopen(redis, db, partition, watermark, health)
         except Fenced as fenced:
-            logger.info("partition %d: another process re-opens it: %s", partition, fenced)
+            logger.debug("partition %d: another process re-opens it: %s", partition, fenced)
             await asyncio.sleep(_PAUSE_S)
     raise Fenced(f"partition {partition} could not be opened: {health.why}", partition=partition)
+
+
+@dataclass(frozen=True)
+class _Reopened:
+    """What re-opening a partition did. ``whole``: Redis held all that it had held, so nothing was lost."""
+
+    partition: int
+    ended: Position
+    watermark: Position
+    why: str
+    whole: bool
+    survivors: int
+    foreign: int
+
+
+def _tell(reopened: list[_Reopened]) -> None:
+    """A new log and an expected re-opening are one line each; a loss is a warning that says where."""
+    new = [one for one in reopened if one.ended == START]
+    whole = [one for one in reopened if one.ended != START and one.whole and not one.foreign]
+    for what, group in (("log opened", new), ("log re-opened after a restart of Redis, nothing lost", whole)):
+        if group:
+            carried = sum(one.survivors for one in group)
+            more = f", {carried} entries carried over" if carried else ""
+            logger.info("%s: %d partition%s%s", what, len(group), "" if len(group) == 1 else "s", more)
+    for one in reopened:
+        if one not in new and one not in whole:
+            logger.warning(
+                "partition %d: %s ended (%s); epoch %d opened, %d entries carried over, %d foreign ones set aside",
+                one.partition, one.ended, one.why, one.watermark.epoch, one.survivors, one.foreign,
+            )  # fmt: skip
 
 
 def _just_ended(watermark: Position) -> bool:
     return watermark.n == -1 and watermark != START
 
 
-async def _reopen(redis: Redis, db: Database, partition: int, expected: Position, health: Health) -> Position:
+async def _reopen(redis: Redis, db: Database, partition: int, expected: Position, health: Health) -> _Reopened:
     keys = keys_of(partition)
+    whole = await _holds(redis, partition, expected)
     epoch = max(expected.epoch, health.epoch) + 1
     now_ms = time.time_ns() // 1_000_000
     watermark = await db.write(
@@ -74,12 +123,22 @@ async def _reopen(redis: Redis, db: Database, partition: int, expected: Position
     if answer[0] == b"LATE":
         raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
     survivors, foreign = answer[1:]
-    logger.log(
-        logging.INFO if expected == START else logging.WARNING,
-        "partition %d: %s ended (%s); epoch %d opened, %d entries carried over, %d foreign ones set aside",
-        partition, expected, health.why, epoch, survivors, foreign,
-    )  # fmt: skip
-    return watermark
+    return _Reopened(partition, expected, watermark, health.why, whole, survivors, foreign)
+
+
+async def _holds(redis: Redis, partition: int, watermark: Position) -> bool:
+    """Whether Redis holds a log that agrees with itself and reaches the watermark: it came back as it was."""
+    keys = keys_of(partition)
+    with redis_errors():
+        if await redis.type(keys.meta) != b"hash":
+            return False
+        epoch, following = cast(list[bytes | None], await redis.hmget(keys.meta, ["epoch", "next"]))
+        kind = await redis.type(keys.log)
+        last = (await redis.xinfo_stream(keys.log))["last-generated-id"] if kind == b"stream" else b"0-0"
+    if epoch != str(watermark.epoch).encode() or not following or not following.isdigit():
+        return False
+    end = Position(watermark.epoch, int(following) - 1)
+    return end >= watermark and last.decode() == (str(end) if end.n >= 0 else "0-0")
 
 
 async def _survey(redis: Redis, db: Database, key: str, ends: Mapping[str, int]) -> dict[str, str]:

@@ -150,6 +150,19 @@ def test_it_serves_says_so_in_one_line_and_stops_on_sigterm(machine: Machine) ->
     assert up.out == [f"ready {up.url}\n"]
     assert not (machine.data / "instance.json").exists()
     assert not [line for line in up.err if " WARNING " in line or " ERROR " in line], "".join(up.err)
+    assert sum("log opened: 8 partitions" in line for line in up.err) == 1
+
+
+def test_a_clean_restart_is_quiet(machine: Machine) -> None:
+    """The embedded Redis is a new process each time; that the log is opened again is no news."""
+    first = machine.up()
+    first.publish(*(step(n, f"run{n}") for n in range(10)))
+    first.stop()
+    again = machine.up()
+    assert [o["status"] for o in again.publish(step(1, "run1"), step(2, "run2"))] == ["duplicate"] * 2
+    again.stop()
+    assert not [line for line in again.err if " WARNING " in line or " ERROR " in line], "".join(again.err)
+    assert sum("re-opened after a restart of Redis, nothing lost: 8 partitions" in line for line in again.err) == 1
 
 
 def test_ctrl_c_is_clean_too(machine: Machine) -> None:

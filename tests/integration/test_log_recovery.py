@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,11 +16,12 @@ from events.archive.queries import read_epochs
 from events.archive.store import archive_batch, end_epoch
 from events.errors import Fenced, Transient
 from events.event import Event, Position
+from events.log import recovery
 from events.log.layout import keys_of
-from events.log.recovery import open_partition
+from events.log.recovery import open_partition, open_partitions
 from events.log.scripts import Script
 from events.log.tail import read
-from tests.integration.log_world import World, event, in_world, positions, start, statuses
+from tests.integration.log_world import World, event, in_world, positions, start, statuses, world
 
 KEYS = keys_of(0)
 
@@ -340,3 +344,69 @@ async def test_a_copy_that_broke_off_is_made_again(world: World) -> None:
     await world.open()
     assert await in_log(world, 2) == ["e0", "e1", "e2"]
     assert await world.redis.exists(KEYS.aside) == 0
+
+
+@in_world(partitions=4)
+async def test_a_new_log_and_a_clean_restart_are_one_line_each_and_no_warning(world: World) -> None:
+    with logged() as said:
+        await open_partitions(world.redis, world.db, range(4))
+    assert said == []
+    await world.log.append([event("a", task="t1"), event("b", task="t2"), event("c", task="t5")])
+    await world.archive_all(keep=0)
+    world.server.restart()
+    with logged() as said:
+        marks = await open_partitions(world.redis, world.db, range(4))
+    assert {mark.epoch for mark in marks.values()} == {2}
+    assert [(level, text.partition(":")[0]) for level, text in said] == [
+        ("INFO", "log re-opened after a restart of Redis, nothing lost")
+    ]
+    assert ": 4 partitions" in said[0][1]
+    await world.redis.flushall()
+    with logged() as said:
+        await open_partitions(world.redis, world.db, range(4))
+    assert [level for level, _ in said] == ["WARNING"] * 4
+
+
+@in_world()
+async def test_a_restart_to_an_older_state_is_a_warning(world: World) -> None:
+    folder = world.server.directory
+    await world.log.append(events(0, 1))
+    shutil.copytree(folder / "appendonlydir", folder / "older")
+    await world.log.append(events(2))
+    await world.archive_all(keep=1000)
+    world.server.kill()
+    shutil.rmtree(folder / "appendonlydir")
+    (folder / "older").rename(folder / "appendonlydir")
+    world.server.restart()
+    with logged() as said:
+        await world.open()
+    assert [level for level, _ in said] == ["WARNING"]
+
+
+def test_all_partitions_of_a_new_log_are_one_line(tmp_path: Path) -> None:
+    async def happen() -> None:
+        with logged() as said:
+            async with world(tmp_path):
+                pass
+        assert said == [("INFO", "log opened: 1 partition")]
+
+    asyncio.run(happen())
+
+
+@contextmanager
+def logged() -> Iterator[list[tuple[str, str]]]:
+    """What recovery logs, from INFO on."""
+    said: list[tuple[str, str]] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append((record.levelname, record.getMessage()))
+
+    handler, level = Keep(logging.INFO), recovery.logger.level
+    recovery.logger.addHandler(handler)
+    recovery.logger.setLevel(logging.INFO)
+    try:
+        yield said
+    finally:
+        recovery.logger.removeHandler(handler)
+        recovery.logger.setLevel(level)
