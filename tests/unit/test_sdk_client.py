@@ -255,7 +255,10 @@ def test_resume_of_nothing(client: Refold) -> None:
 
 def test_resume_needs_an_answer(backend: FakeBackend, tmp_path: Path) -> None:
     backend.fault = 503
-    with make(backend.url, tmp_path, timeout_s=0.3) as client, pytest.raises(Unavailable):
+    with (
+        make(backend.url, tmp_path, timeout_s=0.3) as client,
+        pytest.raises(Unavailable, match=f"{backend.url}.*: HTTP 503"),
+    ):
         client.run("g", task="t", resume=True).__enter__()
 
 

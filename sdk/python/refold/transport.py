@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import httpx
@@ -77,7 +78,7 @@ class HttpTransport:
             response = self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
         except httpx.HTTPError as error:
             return _no_answer(self._url, error)
-        return _answer(response, len(lines))
+        return _answer(self._url, response, len(lines))
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
         """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
@@ -105,7 +106,7 @@ class AsyncHttpTransport:
             response = await self._client.post(_EVENTS, params={"ack": self._ack}, content=_body(lines))
         except httpx.HTTPError as error:
             return _no_answer(self._url, error)
-        return _answer(response, len(lines))
+        return _answer(self._url, response, len(lines))
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
         """Read a JSON document. Raises NotFound for 404, Unavailable when there is no answer."""
@@ -203,17 +204,19 @@ def _body(lines: list[bytes]) -> bytes:
     return b"[" + b",".join(lines) + b"]"
 
 
-def _answer(response: httpx.Response, count: int) -> Answer:
-    return read_answer(response.status_code, response.content, count, response.headers.get("retry-after", ""))
+def _answer(url: str, response: httpx.Response, count: int) -> Answer:
+    answer = read_answer(response.status_code, response.content, count, response.headers.get("retry-after", ""))
+    return replace(answer, message=f"{shown(url)}: {answer.message}") if isinstance(answer, Away) else answer
 
 
 def _document(response: httpx.Response) -> Any:
     if response.status_code == 404:
         raise NotFound(_problem(response))
+    asked = shown(str(response.request.url))
     if response.status_code >= 500 or response.status_code in (408, 425, 429):
-        raise Unavailable(f"HTTP {response.status_code}: {_problem(response)}")
+        raise Unavailable(f"{asked}: HTTP {response.status_code}: {_problem(response)}")
     if response.status_code >= 400:
-        raise RefoldError(f"HTTP {response.status_code}: {_problem(response)}")
+        raise RefoldError(f"{asked}: HTTP {response.status_code}: {_problem(response)}")
     return orjson.loads(response.content)
 
 
