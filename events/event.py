@@ -34,18 +34,21 @@ START = Position(0, -1)
 """Before the first entry of any log: epochs begin at 1, n at 0."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One event that has passed the door (see ``events.door``): valid, sanitised, with a normalised time.
 
     ``data`` is the JSON text of an object; ``time`` is RFC 3339 with an offset, as published. ``digest`` is the
     content digest that tells a duplicate from a conflict, ``key`` the partition key that the type's rule gives.
+    Fields are given by name; only a row of the archive, in the order below, makes one by position.
     """
 
     id: str
     type: str
-    source: str = ""
     time: str
     org: str
+    key: str
+    digest: str
+    source: str = ""
     agent: str = ""
     user: str = ""
     session: str = ""
@@ -56,10 +59,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     causation: str = ""
     correlation: str = ""
     traceparent: str = ""
-    sanitized: bool = False
     data: str = "{}"
-    key: str
-    digest: str
+    sanitized: bool = False
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):

@@ -25,7 +25,6 @@ _COLUMNS = (
     event_log.c.ref_n, event_log.c.received_ms, *_EVENT_COLUMNS,
 )  # fmt: skip
 _TYPE = _HEAD + Event.__struct_fields__.index("type")
-_FIELDS = Event.__struct_fields__
 # literal, or SQLite does not see that a partial index applies
 _IS_RUN_START = text("event_log.type = 'run.started'")
 _OF_A_RUN = text("event_log.run <> ''")
@@ -72,9 +71,8 @@ class Archived:
 
     def event(self) -> Event:
         """The event itself."""
-        fields = dict(zip(_FIELDS, self._row[_HEAD:], strict=True))
-        fields["sanitized"] = fields["sanitized"] == 1
-        return Event(**fields)
+        # by position: this is on the path of every event of a rebuild. SQLite has no booleans
+        return Event(*self._row[_HEAD:-1], self._row[-1] == 1)
 
 
 class Verdicted(NamedTuple):
