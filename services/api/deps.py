@@ -17,10 +17,14 @@ def _backend(request: Request) -> Backend:
     return cast(Backend, request.app.state.backend)
 
 
-def _org(x_refold_org: Annotated[str, Header(description="Organisation of the request")] = DEFAULT_ORG) -> str:
-    if not x_refold_org.strip() or len(x_refold_org) > MAX_ORG_CHARS or not x_refold_org.isprintable():
-        raise Problem(422, "bad_org", f"`X-Refold-Org` is no name of 1 to {MAX_ORG_CHARS} printable characters")
-    return x_refold_org
+def _org(x_refold_org: Annotated[str, Header(description="Organisation of the request, UTF-8")] = DEFAULT_ORG) -> str:
+    try:
+        org = x_refold_org.encode("latin-1").decode()  # the server takes the bytes of a header for Latin-1
+    except UnicodeError:
+        org = ""
+    if not org.strip() or len(org) > MAX_ORG_CHARS or not org.isprintable():
+        raise Problem(422, "bad_org", f"`X-Refold-Org` is no name of 1 to {MAX_ORG_CHARS} printable characters, UTF-8")
+    return org
 
 
 BackendDep = Annotated[Backend, Depends(_backend)]

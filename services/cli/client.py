@@ -23,7 +23,7 @@ class Client:
     def __init__(self, url: str) -> None:
         self.url = url
         org = os.environ.get("REFOLD_ORG", "")
-        headers = {"x-refold-org": org} if org else {}
+        headers = httpx.Headers({"x-refold-org": org} if org else {}, encoding="utf-8")
         # trust_env=False: the instance is local or named exactly, a proxy for the outside is no way to it
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers, trust_env=False)
 

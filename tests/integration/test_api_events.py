@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from refold import Refold
 
-from tests.instance import Instance, running_instance
+from tests.instance import Instance, refold, running_instance
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +226,20 @@ def test_orgs_do_not_see_each_other(instance: Instance) -> None:
     assert instance.http.get(path).status_code == 404
     assert instance.http.get(path, headers={"x-refold-org": "other"}).status_code == 404
     assert instance.http.get(path, headers={"x-refold-org": "x" * 300}).status_code == 422
+
+
+def test_an_org_may_have_any_printable_name(instance: Instance) -> None:
+    """The name that an event's own member gives is the one that the header, the command line and the SDK reach."""
+    org, run = "金木 & Söhne", instance.name()
+    instance.stored(instance.event(run, org=org))
+    header = {b"x-refold-org": org.encode()}
+    assert instance.http.get(f"/v1/runs/{run}/events", headers=header).status_code == 200
+    assert instance.http.get("/v1/runs", headers={b"x-refold-org": b"\xff"}).json()["code"] == "bad_org"
+    listed = refold("events", "--json", "--run", run, REFOLD_URL=instance.url, REFOLD_ORG=org)
+    assert json.loads(listed.stdout)["org"] == org
+    with Refold(instance.url, org=org) as client, client.run(run=f"{run}-2"):
+        pass
+    assert instance.http.get(f"/v1/runs/{run}-2/events", headers=header).status_code == 200
 
 
 def test_the_archive_away_is_503_and_the_events_can_be_sent_again(tmp_path: Path) -> None:

@@ -61,7 +61,12 @@ def http_options(url: str, org: str, api_key: str, timeout_s: float) -> dict[str
         headers["authorization"] = f"Bearer {api_key}"
     # a proxy from the environment is for the outside, never for this machine
     local = httpx.URL(url).host in ("localhost", "127.0.0.1", "::1")
-    return {"base_url": url.rstrip("/"), "timeout": timeout_s, "headers": headers, "trust_env": not local}
+    return {
+        "base_url": url.rstrip("/"),
+        "timeout": timeout_s,
+        "headers": httpx.Headers(headers, encoding="utf-8"),
+        "trust_env": not local,
+    }
 
 
 class HttpTransport:
