@@ -78,9 +78,9 @@ def _content(value: Any) -> str:
     return str(value.get("content", value)) if isinstance(value, Mapping) else str(value)
 
 
-def beliefs_table(beliefs: Iterable[Mapping[str, Any]]) -> Table:
-    """What the agent has learned to expect."""
-    table = _table("beliefs, from experience")
+def beliefs_table(beliefs: Iterable[Mapping[str, Any]], title: str) -> Table:
+    """What the agent has learned to expect, the most confident first."""
+    table = _table(title)
     table.add_column("confidence", justify="right")
     table.add_column("status")
     table.add_column("belief", ratio=1)

@@ -120,12 +120,12 @@ class Story:
         settlement = self.api.wait_for("the settlement", lambda: self.api.get(f"/v1/runs/{task['run']}/settlement"))
         self.console.print(show.settlement_panel(settlement))
         beliefs = self.api.wait_for("beliefs", lambda: self.api.items("/v1/beliefs", agent="clerk"))
-        self.console.print(show.beliefs_table(beliefs))
         self.promises.check("the task is completed", task["status"] == "completed", task["status"])
         self.promises.check("there are memory cards", bool(cards), cards)
         settled = (settlement.get("by"), settlement.get("reason"), settlement.get("degraded"))
         self.promises.check("the run settled itself", settled == ("agent", "end_turn", False), settled)
-        self.promises.check("experience became beliefs", bool(beliefs), beliefs)
+        learned = "; ".join(belief["statement"] for belief in beliefs)
+        self.promises.check(f"experience became belief: {learned}", bool(learned), beliefs)
 
     def _bring_a_crowd(self) -> None:
         self._chapter(f"{crowd.EVENTS:,} events of {crowd.RUNS} simulated runs join in")
@@ -140,6 +140,26 @@ class Story:
                     batch = []
         self.api.wait_for("the read models", self._caught_up, timeout_s=60)
         self.promises.check("every read model has caught up", True)
+        self._what_was_learned(crowd.agent_of(0))
+
+    def _what_was_learned(self, agent: str) -> None:
+        """Hindsight turns each run into experience; beliefs are complete when every call of every run is counted."""
+        there_is = crowd.worked(agent)
+
+        def learned() -> list[dict[str, Any]] | None:
+            beliefs = self.api.items("/v1/beliefs", agent=agent)
+            counted = sum(belief["supports"] + belief["against"] for belief in beliefs)
+            return beliefs if counted >= sum(map(sum, there_is.values())) else None
+
+        beliefs = self.api.wait_for(f"the beliefs of {agent}", learned, timeout_s=60)
+        self.console.print(show.beliefs_table(beliefs, f"what {agent} has learned of its tools"))
+        counts = {one["belief"].removeprefix("tool/"): (one["supports"], one["against"]) for one in beliefs}
+        self.promises.check("each tool is trusted by how often it worked", counts == there_is, (counts, there_is))
+        standing = {one["belief"].removeprefix("tool/"): one["status"] for one in (beliefs[0], beliefs[-1])}
+        expected = {"read_file": "active", "fetch_page": "constraint"}
+        self.promises.check(
+            "the best tool is relied on, the worst has become a warning", standing == expected, standing
+        )
 
     def _refold(self) -> None:
         self._chapter("A read model changes: task_state gets a new version, and is folded from the log again")

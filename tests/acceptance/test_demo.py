@@ -43,7 +43,7 @@ def test_the_demo_holds_its_promises_in_two_minutes_and_cleans_up() -> None:
         )
         seconds = time.monotonic() - began
         assert demo.returncode == 0, demo.stdout[-3000:] + demo.stderr[-3000:]
-        assert "All 16 promises held" in demo.stdout
+        assert "All 18 promises held" in demo.stdout
         assert "✗" not in demo.stdout
         assert demo.stdout.count("equal") >= 4
         assert "\x1b[" not in demo.stdout, "plain text where it is no terminal"
