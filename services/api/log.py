@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter
 from sqlalchemy import Connection, exists, select
 
-from events.archive.queries import count_events, read_watermarks
+from events.archive.queries import count_events, read_epochs, read_watermarks
 from events.archive.refusals import KeptRefusal, read_refusals
 from events.archive.schema import refused_events
+from events.event import Position
 from events.tokens import write_token
 from services.api.deps import BackendDep, OrgDep
 from services.api.listings import rfc3339
@@ -29,11 +31,22 @@ async def log(backend: BackendDep, org: OrgDep) -> dict[str, Any]:
             "events": count_events(conn),
             "partitions": backend.partitions,
             "watermarks": {str(partition): str(position) for partition, position in sorted(marks.items())},
-            "token": write_token(mark for mark in marks.items() if mark[1].n >= 0),
+            "token": write_token(_last_positions(marks, read_epochs(conn))),
             "has_refused": bool(conn.execute(refused).scalar()),
         }
 
     return await backend.db.read(work)
+
+
+def _last_positions(
+    marks: Mapping[int, Position], epochs: Mapping[int, Mapping[int, int | None]]
+) -> Iterator[tuple[int, Position]]:
+    """The last entry of each partition that has any: while an epoch is empty, as after a restart, an earlier one's."""
+    for partition, mark in marks.items():
+        ended = (Position(epoch, end) for epoch, end in epochs.get(partition, {}).items() if end is not None)
+        last = mark if mark.n >= 0 else max((position for position in ended if position.n >= 0), default=None)
+        if last is not None:
+            yield partition, last
 
 
 @router.get("/v1/refused")

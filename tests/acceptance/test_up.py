@@ -190,6 +190,16 @@ def test_kill_9_loses_nothing_and_the_next_up_goes_on(machine: Machine) -> None:
     assert again.stop() == 0
 
 
+def test_what_the_log_holds_is_waited_for_after_a_restart_too(machine: Machine) -> None:
+    """A restart of Redis opens an empty epoch; who waits for "all there is" still waits for what came before it."""
+    up = machine.up()
+    up.publish(*(step(n) for n in range(5)))
+    token = up.get("/v1/log")["token"]
+    assert token
+    assert up.stop() == 0
+    assert machine.up().get("/v1/log")["token"] == token
+
+
 def test_a_run_that_ended_is_settled_once_though_everything_is_killed(machine: Machine) -> None:
     up = machine.up()
     up.publish(step(1), ended("r1"))
