@@ -50,3 +50,7 @@ class NewerVersion(Poison):
 
 class SetupError(RefoldError):
     """Refold cannot start as it is set up; the message says what to do."""
+
+
+class Unreachable(SetupError):
+    """What Refold needs does not answer; it may be starting, or be named wrongly."""

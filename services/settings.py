@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,15 +69,22 @@ def _level(text: str) -> str:
     return text.upper()
 
 
-def _setting(variable: str, default: Any, parse: Callable[[str], Any]) -> Any:
-    return field(default=default, metadata={"variable": variable, "parse": parse})
+def _setting(variable: str, default: Any, parse: Callable[[str], Any], option: str = "") -> Any:
+    return field(default=default, metadata={"variable": variable, "parse": parse, "option": option})
+
+
+NEW_LOG_PARTITIONS = 8
+"""Partitions of a new log where nothing says how many."""
+
+_OF_CLIENTS = ("REFOLD_URL", "REFOLD_ORG", "REFOLD_SPOOL")
+"""What the command line's clients and the SDK read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How this process runs. Build it with ``Settings.read``."""
 
-    data: Path = _setting("REFOLD_DATA", Path(".refold"), Path)
+    data: Path = _setting("REFOLD_DATA", Path(".refold"), Path, "--data")
     """Folder of everything that is kept on this machine."""
     database_url: str = _setting("REFOLD_DATABASE_URL", "", _database_url)
     """Where the archive and the read models are; empty: SQLite files under ``data``."""
@@ -86,10 +94,11 @@ class Settings:
     """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
     """The registry of projections to run, a mapping by name, as ``module:NAME``."""
-    http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str)
-    http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535))
-    """0: any free port, named in the ready line and in ``instance.json``."""
-    workers: int = _setting("REFOLD_WORKERS", 0, _whole(0, 256))
+    http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str, "--host")
+    """Address that HTTP is served at."""
+    http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535), "--http")
+    """Port that HTTP is served at; 0: any free one, named in the ready line and in ``instance.json``."""
+    workers: int = _setting("REFOLD_WORKERS", 0, _whole(0, 256), "--workers")
     """Projector processes beside the main one."""
     lease_s: float = _setting("REFOLD_LEASE_S", 10.0, _seconds(0.5, 3600))
     """How long an owner of a partition may be silent before another takes over."""
@@ -115,11 +124,14 @@ class Settings:
     """How long a run that settles itself may take after its end, when it names no deadline of its own."""
     watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
     """How long a run may be silent before it counts as lost."""
+    start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
+    """How long a starting worker waits for a Redis or a database that does not answer yet."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
     """How long a service may take to stop before it is cancelled."""
     uvloop: bool = _setting("REFOLD_UVLOOP", True, _flag)
     """Use uvloop where it is installed."""
-    log_level: str = _setting("REFOLD_LOG_LEVEL", "INFO", _level)
+    log_level: str = _setting("REFOLD_LOG_LEVEL", "INFO", _level, "--log-level")
+    """What is logged: ``debug``, ``info``, ``warning`` or ``error``, and what is worse."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str], **given: Any) -> Settings:
@@ -129,7 +141,7 @@ class Settings:
             variable, text = spec.metadata["variable"], environ.get(spec.metadata["variable"], "").strip()
             named, source = given.pop(spec.name, None), variable
             if named is not None:
-                text, source = str(named), f"--{spec.name.replace('_', '-')}"
+                text, source = str(named), spec.metadata["option"] or spec.name
             if text:
                 values[spec.name] = _parsed(spec.metadata["parse"], text, source)
         if given:
@@ -149,6 +161,13 @@ class Settings:
     def stores_url(self) -> str:
         """The database URL in force."""
         return self.database_url or f"sqlite:///{self.data.resolve() / 'db'}"
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """What each ``REFOLD_...`` variable is called that no part of Refold reads, with the one that may be meant."""
+    known = [*(spec.metadata["variable"] for spec in fields(Settings)), *_OF_CLIENTS]
+    unknown = sorted(name for name in environ if name.startswith("REFOLD_") and name not in known)
+    return [name + "".join(f" (is it {near}?)" for near in get_close_matches(name, known, 1)) for name in unknown]
 
 
 def _parsed(parse: Callable[[str], Any], text: str, source: str) -> Any:

@@ -7,18 +7,21 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from events.errors import RefoldError, SetupError
+from events.errors import RefoldError, SetupError, Unreachable
 from services.composition import Backend
 from services.embedded.data_dir import running_instance
 from services.event_loop import run_until_signal
 from services.logs import set_up_logging
 from services.roles import CONSUMERS, ROLES, projector, stop_in_order
 from services.settings import Settings
+
+_RETRY_S = 1.0
 
 _log = logging.getLogger("refold.worker")
 
@@ -56,7 +59,9 @@ async def _work(
     async with AsyncExitStack() as stack:
         if with_parent:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), partial(_parent_gone, stopping))
-        backend = await Backend.open(settings)
+        backend = await _open(settings, stopping)
+        if backend is None:
+            return
         stack.push_async_callback(backend.close)
         services = {
             role: projector(backend, projections) if role == "projector" else build(backend)
@@ -68,6 +73,24 @@ async def _work(
         stack.push_async_callback(stop_in_order, backend)
         _log.info("%s at work: %s", backend.identity, ", ".join(services))
         await stopping.wait()
+
+
+async def _open(settings: Settings, stopping: asyncio.Event) -> Backend | None:
+    """The backend, once Redis and the database answer; None when stopped before. Raises SetupError.
+
+    A worker is started beside them, or again after a crash that took them along: then they answer a little later.
+    """
+    deadline = time.monotonic() + settings.start_wait_s
+    while not stopping.is_set():
+        try:
+            return await Backend.open(settings)
+        except Unreachable as error:
+            if time.monotonic() + _RETRY_S > deadline:
+                raise
+            _log.warning("%s (tried again for %.0f s)", error, deadline - time.monotonic())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), _RETRY_S)
+    return None
 
 
 def _parent_gone(stopping: asyncio.Event) -> None:

@@ -5,7 +5,7 @@ Tenants are walls: every read by a name takes the org that owns it. Reading by p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -24,6 +24,7 @@ _COLUMNS = (
     event_log.c.partition, event_log.c.epoch, event_log.c.n, event_log.c.verdict, event_log.c.ref_epoch,
     event_log.c.ref_n, event_log.c.received_ms, *_EVENT_COLUMNS,
 )  # fmt: skip
+_new_event: Callable[..., Event] = Event
 _TYPE = _HEAD + Event.__struct_fields__.index("type")
 # literal, or SQLite does not see that a partial index applies
 _IS_RUN_START = text("event_log.type = 'run.started'")
@@ -72,7 +73,7 @@ class Archived:
     def event(self) -> Event:
         """The event itself."""
         # by position: this is on the path of every event of a rebuild. SQLite has no booleans
-        return Event(*self._row[_HEAD:-1], self._row[-1] == 1)
+        return _new_event(*self._row[_HEAD:-1], self._row[-1] == 1)
 
 
 class Verdicted(NamedTuple):

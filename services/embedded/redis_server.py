@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from events.errors import SetupError
+from events.errors import SetupError, Unreachable
 
 OLDEST = 7
 """First major version that numbers entries with ``XADD key <epoch>-*``."""
@@ -227,7 +227,7 @@ def _check_reachable(url: str) -> None:
     except AuthenticationError as error:
         raise SetupError(f"Redis at {shown} refuses the password: correct REDIS_URL") from error
     except (RedisError, OSError, ValueError) as error:
-        raise SetupError(f"no Redis answers at {shown}: {error}; start it, or correct or unset REDIS_URL") from error
+        raise Unreachable(f"no Redis answers at {shown}: {error}; start it, or correct or unset REDIS_URL") from error
     if int(version.split(".")[0]) < OLDEST:
         raise SetupError(f"Redis at {shown} is version {version}; Refold needs {OLDEST} or newer")
     if policy != "noeviction":

@@ -337,6 +337,21 @@ def test_a_worker_alone_says_what_it_needs(machine: Machine) -> None:
     assert "set REDIS_URL, or start `refold up`" in err
 
 
+def test_a_worker_waits_for_a_redis_that_starts_after_it(machine: Machine, tmp_path: Path) -> None:
+    port = free_port()
+    worker = machine.command("worker", "--role", "archiver", REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    assert worker.stderr is not None
+    assert any("no Redis answers" in line and "tried again" in line for line in worker.stderr)
+    server = start_redis(tmp_path / "late", port=port)
+    try:
+        assert any("at work: archiver" in line for line in worker.stderr)
+        worker.terminate()
+        _, _ = worker.communicate(timeout=20)
+        assert worker.returncode == 0
+    finally:
+        server.stop()
+
+
 def test_a_worker_joins_the_instance_on_its_data_folder(machine: Machine) -> None:
     up = machine.up(REFOLD_LEASE_S="1")
     worker = machine.command("worker", "--role", "projector", REFOLD_LEASE_S="1")
@@ -383,6 +398,31 @@ def ready(up: Up) -> bool:
         return bool(up.get("/readyz")["ready"])
     except httpx.HTTPError:
         return False
+
+
+def test_a_second_data_folder_on_one_redis_is_refused(machine: Machine, tmp_path: Path) -> None:
+    """Tenants are walls, logs too: two stores would end each other's epochs for ever."""
+    redis_server = start_redis(tmp_path / "shared")
+    try:
+        up = machine.up(REDIS_URL=redis_server.url)
+        up.publish(step(1))
+        for command in ("up", "worker"):
+            with machine.command(command, REDIS_URL=redis_server.url, REFOLD_DATA=str(tmp_path / "second")) as process:
+                _, err = process.communicate(timeout=60)
+            assert process.returncode == 2
+            assert "this Redis holds the log of another store" in err
+            assert "Traceback" not in err
+        up.publish(step(2))
+        assert up.events("r1") == ["r1-e0001", "r1-e0002"]
+        assert up.stop() == 0
+        with redis.Redis.from_url(redis_server.url) as client:
+            client.flushall()
+        again = machine.up(REDIS_URL=redis_server.url)
+        again.publish(step(3))
+        assert again.events("r1") == ["r1-e0001", "r1-e0002", "r1-e0003"], "the same log goes on, on an empty Redis"
+        again.stop()
+    finally:
+        redis_server.stop()
 
 
 def test_what_other_code_made_is_rebuilt_while_it_is_read(machine: Machine, tmp_path: Path) -> None:
