@@ -19,7 +19,7 @@ import redis
 from redis.asyncio import Redis
 
 from events.archive.schema import metadata
-from events.archive.store import open_log
+from events.archive.store import log_id, open_log
 from events.codec import to_fields
 from events.database import Stores
 from events.door import admit
@@ -33,6 +33,13 @@ ROUNDS = 5
 
 class NoHistory:
     """Nothing was ever forgotten here, so nobody may ask."""
+
+    def __init__(self, log_id: str) -> None:
+        self._log_id = log_id
+
+    async def log_id(self) -> str:
+        """The log's identity."""
+        return self._log_id
 
     async def ids(self, partition: int, wanted: Sequence[Any]) -> dict[Any, Any]:
         """No id is known."""
@@ -92,7 +99,7 @@ async def compare(
     db.write_now(lambda conn: open_log(conn, partitions, 0))
     for partition in range(partitions):
         await open_partition(client, db, partition)
-    log = Log(client, partitions, NoHistory(), window=10 * ROUNDS * count)
+    log = Log(client, partitions, NoHistory(db.read_now(log_id)), window=10 * ROUNDS * count)
     rates: list[tuple[float, float]] = []
     for number in range(ROUNDS):
         events = make_events(count, f"r{number}")

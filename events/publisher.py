@@ -7,9 +7,9 @@ An event counts as durable when the archive holds its id. Until then its positio
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -17,17 +17,18 @@ from typing import Any, Literal
 from redis.asyncio import Redis
 from sqlalchemy import Connection
 
+from events.archive import store
 from events.archive.queries import read_epochs, read_ids
 from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
-from events.archive.store import First
 from events.archive.watch import Watermarks
 from events.codec import to_cloudevent
 from events.database import Database
 from events.door import MAX_EVENT_BYTES, admit_all
-from events.errors import Fenced, LogFull, Refused, Transient
+from events.errors import Fenced, LogFull, Refused, SetupError, Transient
 from events.event import Event, Position
 from events.keys import partition_of
+from events.log.identity import claim
 from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
 from events.tokens import write_token
@@ -40,6 +41,8 @@ OUTAGE_S = 3.0
 """How long a call tries to reach Redis again: a restart takes less, and for a longer outage the caller is told."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,10 @@ class Publisher:
     async def stop(self) -> None:
         """End listening."""
         await self.watermarks.stop()
+
+    async def claim(self) -> None:
+        """Make sure that Redis is this log's. Raises SetupError when it holds another one, Transient."""
+        await claim(self._redis, await self._db.read(store.log_id))
 
     async def publish(
         self, raws: Sequence[Any], *, org: str = "default", ack: Ack = "durable", source: str = "http"
@@ -174,12 +181,23 @@ class Publisher:
                 if time.monotonic() + pause_s > (deadline if passes else min(deadline, began + OUTAGE_S)):
                     raise
                 if isinstance(error, Fenced):
-                    # when it cannot be opened just now, the next append says why
-                    with suppress(Transient):
-                        await open_partition(self._redis, self._db, partition)
+                    await self._open(partition)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         return appended
+
+    async def _open(self, partition: int) -> None:
+        """Open a closed partition; when that cannot be just now, the next append says why.
+
+        Raises Transient when it never can as things are set up: the events have their place with their publisher
+        until somebody has changed that.
+        """
+        try:
+            await open_partition(self._redis, self._db, partition)
+        except Transient as error:
+            logger.debug("%s", error)
+        except SetupError as error:
+            raise Transient(str(error)) from error
 
     async def _settle(self, appended: Sequence[Appended], deadline: float) -> list[Outcome]:
         """Wait until the archive holds each event, and answer what it says; append again what recovery voided."""
@@ -225,7 +243,7 @@ class Publisher:
 class _Archived:
     """What the archive says of events: where their ids stand first; the epochs, when some id is not there."""
 
-    firsts: dict[tuple[str, str, str], First]
+    firsts: dict[tuple[str, str, str], store.First]
     epochs: dict[int, dict[int, int | None]]
 
     def is_void(self, a: Appended) -> bool:
@@ -245,7 +263,7 @@ def _identity(event: Event) -> tuple[str, str, str]:
     return event.org, event.key, event.id
 
 
-def _settled(a: Appended, first: First, ours: Position | None) -> Outcome:
+def _settled(a: Appended, first: store.First, ours: Position | None) -> Outcome:
     """The outcome of an event whose id the archive holds at ``first``; ``ours`` is where we stored it, if we did."""
     token = write_token([(a.partition, first.position)])
     if first.digest != a.event.digest:

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -20,7 +20,8 @@ import migrations
 from events.archive import store
 from events.archive.reader import Archive
 from events.database import Database, Stores
-from events.errors import SetupError, Transient
+from events.errors import SetupError, Transient, Unreachable
+from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
 from projections.read_models import ReadModels
@@ -58,7 +59,10 @@ class Backend:
 
     @classmethod
     async def open(cls, settings: Settings) -> Backend:
-        """Open stores and Redis, migrate, create the log where there is none. Raises SetupError in one line."""
+        """Open stores and Redis, migrate, create the log where there is none, on a Redis that is its own.
+
+        Raises SetupError in one line.
+        """
         projections = load_projections(settings.projections)
         if not settings.redis_url:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
@@ -73,7 +77,9 @@ class Backend:
                 partitions = await asyncio.to_thread(_prepare, db, settings.partitions)
             except Transient as error:
                 what = " ".join(str(error).split())
-                raise SetupError(f"{what}; correct that, or set REFOLD_DATABASE_URL to another store") from error
+                raise Unreachable(f"{what}; correct that, or set REFOLD_DATABASE_URL to another store") from error
+            with suppress(Transient):  # not now: whoever reads or writes the log asks again
+                await claim(redis, await db.read(store.log_id))
             publisher = Publisher(
                 redis, db, partitions,
                 timeout_s=settings.publish_timeout_s, max_event_bytes=settings.max_event_bytes,

@@ -55,6 +55,7 @@ class Archiver:
         self._partitions = range(partitions)
         self._batch = batch
         self._hot_window = hot_window
+        self._log_id = ""
         self._marks: dict[int, Position] = {}
         self._untrimmed: set[int] = set()
         self._trimmed_at = 0.0
@@ -82,6 +83,7 @@ class Archiver:
 
     async def _open(self) -> None:
         """Make sure that every partition is open, and learn where the archive stands."""
+        self._log_id = await self._db.read(store.log_id)
         self._marks = await open_partitions(self._redis, self._db, self._partitions)
 
     async def _step(self) -> None:
@@ -105,7 +107,7 @@ class Archiver:
         return [p for p in self._partitions if not named or keys_of(p).log in named]
 
     async def _read(self, partitions: list[int]) -> Batches:
-        reads = (tail.read(self._redis, p, self._marks[p], self._batch) for p in partitions)
+        reads = (tail.read(self._redis, self._log_id, p, self._marks[p], self._batch) for p in partitions)
         answers = await asyncio.gather(*reads, return_exceptions=True)
         batches: dict[int, list[store.Entry]] = {}
         broken = []
@@ -147,14 +149,16 @@ class Archiver:
         with redis_errors():
             async with self._redis.pipeline(transaction=False) as pipe:
                 for partition, mark in advanced.items():
-                    pipe.publish(ARCHIVED_CHANNEL, f"{partition} {mark}")
+                    pipe.publish(ARCHIVED_CHANNEL, f"{partition} {mark} {self._log_id}")
                 await pipe.execute()
 
     async def _trim(self) -> None:
         """Tell the log what it may forget. Not after each batch: whoever waits comes first."""
         self._trimmed_at = time.monotonic()
         partitions, self._untrimmed = self._untrimmed, set()
-        await asyncio.gather(*(trim(self._redis, p, self._marks[p], self._hot_window) for p in partitions))
+        await asyncio.gather(
+            *(trim(self._redis, self._log_id, p, self._marks[p], self._hot_window) for p in partitions)
+        )
 
 
 def _before_next(mark: Position) -> str:

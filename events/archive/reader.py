@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from events.archive import queries
+from events.archive import queries, store
 from events.archive.queries import Archived, RunSummary, Verdict, Verdicted
 from events.archive.store import First, next_of
 from events.database import Database
@@ -24,6 +24,10 @@ class Archive:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+
+    async def log_id(self) -> str:
+        """The identity of the log. Raises SetupError when it was never opened."""
+        return await self._db.read(store.log_id)
 
     async def watermarks(self) -> dict[int, Position]:
         """The last archived position of each partition."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -34,6 +35,8 @@ _LOG_COLUMNS = tuple(column.name for column in event_log.columns)
 def open_log(conn: Connection, partitions: int, now_ms: int) -> None:
     """Create the log's rows, or check that it was created with the same number of partitions.
 
+    A log has an identity from its first opening on, by which Redis tells it from the logs of other stores.
+
     Raises SetupError when the number differs: which partition a key belongs to is fixed with it.
     """
     stored = partition_count(conn)
@@ -47,12 +50,21 @@ def open_log(conn: Connection, partitions: int, now_ms: int) -> None:
             f"this log was created with {stored} partitions and cannot be used with {partitions}: "
             f"set REFOLD_PARTITIONS={stored}, or import it into a new log"
         )
+    bulk_insert_new(conn, log_config, ("name", "value"), [("log_id", uuid4().hex)])
 
 
 def partition_count(conn: Connection) -> int | None:
     """The number of partitions that the log was created with, or None when it was not created yet."""
     value = conn.execute(select(log_config.c.value).where(log_config.c.name == "partitions")).scalar()
     return None if value is None else int(value)
+
+
+def log_id(conn: Connection) -> str:
+    """The identity of the log: 32 random hex digits. Raises SetupError when it was never opened."""
+    value = conn.execute(select(log_config.c.value).where(log_config.c.name == "log_id")).scalar()
+    if value is None:
+        raise SetupError("this store holds no log yet: start `refold up` or a worker on it first")
+    return str(value)
 
 
 def watermark(conn: Connection, partition: int) -> Position:

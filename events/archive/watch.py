@@ -11,8 +11,10 @@ from contextlib import suppress
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from events.archive import store
 from events.archive.queries import read_watermarks
 from events.database import Database
+from events.errors import Transient
 from events.event import START, Position
 from events.log.layout import ARCHIVED_CHANNEL
 
@@ -35,6 +37,7 @@ class Watermarks:
         self._redis = redis
         self._db = db
         self._seen: dict[int, Position] = {}
+        self._log_id = b""
         self._advanced = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
         self._stopping = False
@@ -92,19 +95,21 @@ class Watermarks:
     async def _listen(self) -> None:
         while not self._stopping:
             try:
+                self._log_id = self._log_id or (await self._db.read(store.log_id)).encode()
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.subscribe(ARCHIVED_CHANNEL)
                     while not self._stopping:
                         message = await pubsub.get_message(timeout=_LISTEN_S)
                         if message is not None:
                             self._hear(message["data"])
-            except (RedisError, OSError) as error:
+            except (RedisError, OSError, Transient) as error:
                 logger.info("no wake-ups from Redis for now: %s", error)
                 await asyncio.sleep(_RETRY_S)
 
     def _hear(self, data: bytes) -> None:
         try:
-            partition, position = data.split(b" ")
-            self._note(int(partition), Position.parse(position))
+            partition, position, log_id = data.split(b" ")
+            if log_id == self._log_id:
+                self._note(int(partition), Position.parse(position))
         except ValueError:
             logger.warning("a message on %s is none of ours: %.80r", ARCHIVED_CHANNEL, data)

@@ -1,6 +1,6 @@
 -- Append a batch to one partition, or write nothing. Each event is judged, numbered and remembered in one step.
 --
--- ARGV[1] msgpack {window, limit, turn of the seeds or -1}
+-- ARGV[1] msgpack {window, limit, turn of the seeds or -1, identity of the log}
 -- ARGV[2] msgpack {field of a seen hash = value}: seeds, what the archive answered to an earlier NEED
 -- ARGV[3] msgpack {{<org> <task>, run}, ...}: the runs of the batch
 -- ARGV[4] msgpack {{id field, digest, run index or 0, attempt, seq or 0, stream field, value, ...}, ...}
@@ -10,13 +10,13 @@
 -- stored, else {'duplicate', n} | {'conflict', n} | {'attempt', latest, winner} | {'started', attempt}
 -- | {'superseded', latest, winner} | {'seq', expected}.
 
-local window, limit, seeds_turn = unpack(cmsgpack.unpack(ARGV[1]))
+local window, limit, seeds_turn, log = unpack(cmsgpack.unpack(ARGV[1]))
 local seeds = cmsgpack.unpack(ARGV[2])
 local runs = cmsgpack.unpack(ARGV[3])
 local events = cmsgpack.unpack(ARGV[4])
 
 local meta = read_meta()
-local why = fence(meta, stream_info())
+local why = fence(meta, stream_info(), log)
 if why then
     return { 'FENCED', why }
 end

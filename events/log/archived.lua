@@ -1,11 +1,16 @@
--- Note how far the archive is: ARGV[1], ARGV[2] = epoch and n of the watermark. Only ever forward, only in its epoch.
--- Answers n of the next entry, or nil when another epoch is open.
+-- Note how far the archive is, and trim what it holds. Only ever forward, only in its epoch, only the log it belongs to.
+-- ARGV[1], ARGV[2] epoch and n of the watermark; ARGV[3] how many of the newest entries to keep; ARGV[4] identity of the
+-- log. Answers how many entries it removed: at most 10,000 a call, so call it until that is none.
 
-local meta = read_meta()
-if not meta or meta.epoch ~= ARGV[1] then
-    return false
+local meta, n = read_meta(), tonumber(ARGV[2])
+if not meta or meta.epoch ~= ARGV[1] or meta.log ~= ARGV[4] then
+    return 0
 end
-if tonumber(ARGV[2]) > meta.archived then
+if n > meta.archived then
     redis.call('HSET', META, 'archived', ARGV[2])
 end
-return meta.next
+local last = math.min(n, meta.next - 1 - tonumber(ARGV[3]))
+if last < 0 then
+    return 0
+end
+return redis.call('XTRIM', LOG, 'MINID', '~', meta.epoch .. '-' .. (last + 1))

@@ -1,15 +1,15 @@
 -- Whether a reader that has everything up to a position can go on from it.
--- ARGV[1], ARGV[2]: epoch and n of the position; n is -1 at the start of an epoch.
+-- ARGV[1], ARGV[2]: epoch and n of the position; n is -1 at the start of an epoch. ARGV[3]: identity of the log.
 --
--- Answers {epoch that is open or 0, '' | 'REWOUND' | 'GAP', why not}.
+-- Answers {epoch that is open or 0, '' | 'REWOUND' | 'GAP', why not, identity of the log that is here or ''}.
 
 local meta, info = read_meta(), stream_info()
 
 local function answer(kind, why)
-    return { meta and tonumber(meta.epoch) or 0, kind, why }
+    return { meta and tonumber(meta.epoch) or 0, kind, why, meta and meta.log or '' }
 end
 
-local why = fence(meta, info)
+local why = fence(meta, info, ARGV[3])
 if why then
     return answer('REWOUND', why)
 end

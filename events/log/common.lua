@@ -23,7 +23,7 @@ end
 
 -- Meta as a table with numbers, or nil when the partition was never opened here (or somebody wrote into it).
 local function read_meta()
-    local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older')
+    local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older', 'log')
     for i = 1, 7 do
         if m.err or not m[i] or (i ~= 3 and not tonumber(m[i])) then
             return nil
@@ -31,14 +31,18 @@ local function read_meta()
     end
     return {
         epoch = m[1], next = tonumber(m[2]), server = m[3], archived = tonumber(m[4]), complete = m[5] == '1',
-        turn = tonumber(m[6]), older = tonumber(m[7]),
+        turn = tonumber(m[6]), older = tonumber(m[7]), log = m[8] or '',
     }
 end
 
--- Why nothing may be appended now, or nil: server, meta and the end of the stream must agree.
-local function fence(meta, info)
+-- Why nothing may be appended to the log of this identity now, or nil: log, server, meta and the end of the stream must
+-- agree.
+local function fence(meta, info, log)
     if not meta then
         return 'it was not opened on this Redis'
+    end
+    if meta.log ~= log then
+        return 'this Redis holds the log of another store'
     end
     if meta.server ~= server_id() then
         return 'Redis was restarted or replaced'

@@ -10,6 +10,7 @@ archived  n of the last archived entry of this epoch; -1: none
 complete  1 while nothing was ever forgotten, so that what ``seen`` does not hold never happened
 turn      how often the two ``seen`` hashes changed places; even: ``a`` is the current one
 older     n of the last entry that the older hash remembers; -1: there is no older hash
+log       identity of the log (``events.archive.store.log_id``): what another store wrote is never taken for ours
 ========  =============================================================================================
 
 ``refold:{p}:seen:a|b`` remember, by a field whose first letter tells what it is (U+001F separates names)::
@@ -25,8 +26,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SEPARATOR = "\x1f"
+OWNER = "refold:log"
+"""Key that holds the identity of the log that this Redis belongs to; set by whoever opens a log on it first."""
+
 ARCHIVED_CHANNEL = "refold:archived"
-"""Pub/sub channel of wake-ups: ``"<p> <epoch>-<n>"`` once a partition's watermark has advanced."""
+"""Pub/sub channel of wake-ups: ``"<p> <epoch>-<n> <log>"`` once the watermark of a partition of a log has advanced.
+
+All databases of a server share its channels, so the identity of the log tells whose wake-up it is.
+"""
 
 
 class Keys(NamedTuple):

@@ -60,6 +60,10 @@ class Found(Protocol):
 class History(Protocol):
     """What append asks the archive about what the log has forgotten. Absent from an answer: never happened."""
 
+    async def log_id(self) -> str:
+        """The identity of the log. Asked once."""
+        ...
+
     async def ids(self, partition: int, wanted: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], Found]:
         """By (org, key, id), where each archived event stands first."""
         ...
@@ -106,6 +110,7 @@ class Log:
         self._window = window
         self._limit = 4 * window if limit is None else limit
         self._keys = [keys_of(partition) for partition in range(partitions)]
+        self._log_id = ""
 
     async def append(self, events: Sequence[Event]) -> list[Appended]:
         """Append events; outcomes in the same order. Events of one partition keep their order, partitions run at once.
@@ -146,10 +151,11 @@ class Log:
     async def _call(self, partition: int, events: Sequence[Event]) -> tuple[int, list[Any]]:
         """The script's outcomes; a second call brings along what the first one needed from the archive."""
         keys: Keys = self._keys[partition]
+        self._log_id = self._log_id or await self._history.log_id()
         arguments = _arguments(events)
         turn, seeds = -1, dict[str, str]()
         while True:
-            options = (self._window, self._limit, turn)
+            options = (self._window, self._limit, turn, self._log_id)
             answer = await _SCRIPT.run(self._redis, keys[:4], _pack(options), _pack(seeds), *arguments)
             match answer:
                 case [b"OK", epoch, outcomes]:

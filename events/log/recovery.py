@@ -23,6 +23,7 @@ from events.archive.queries import read_epochs, read_ids
 from events.database import Database
 from events.errors import Fenced
 from events.event import START, Position
+from events.log.identity import claim, other_log
 from events.log.layout import keys_of
 from events.log.scripts import Script, redis_errors
 from events.log.tail import Health, check, scan
@@ -39,14 +40,17 @@ async def open_partition(redis: Redis, db: Database, partition: int) -> Position
     """Make sure that the partition is open and goes on from the archive's watermark; the watermark.
 
     Does nothing to a sound partition, so any process may call it at any time; of several at once one does the work.
-    Raises Fenced when others keep at it, Transient when a store cannot be reached.
+    Raises SetupError when this Redis holds the log of another store, Fenced when others keep at it, Transient when a
+    store cannot be reached.
     """
     return (await open_partitions(redis, db, [partition]))[partition]
 
 
 async def open_partitions(redis: Redis, db: Database, partitions: Collection[int]) -> dict[int, Position]:
     """``open_partition`` for several side by side; what was done to all of them is one log line."""
-    answers = await asyncio.gather(*(_open(redis, db, p) for p in partitions), return_exceptions=True)
+    log_id = await db.read(store.log_id)
+    await claim(redis, log_id)
+    answers = await asyncio.gather(*(_open(redis, db, log_id, p) for p in partitions), return_exceptions=True)
     _tell([answer for answer in answers if isinstance(answer, _Reopened)])
     marks: dict[int, Position] = {}
     for partition, answer in zip(partitions, answers, strict=True):
@@ -56,17 +60,19 @@ async def open_partitions(redis: Redis, db: Database, partitions: Collection[int
     return marks
 
 
-async def _open(redis: Redis, db: Database, partition: int) -> Position | _Reopened:
+async def _open(redis: Redis, db: Database, log_id: str, partition: int) -> Position | _Reopened:
     for attempt in range(_TRIES):
         watermark = await db.read(lambda conn: store.watermark(conn, partition))
-        health = await check(redis, partition, watermark)
+        health = await check(redis, log_id, partition, watermark)
         if health.broken is None:
             return watermark
+        if health.log_id not in ("", log_id):
+            raise other_log(health.log_id, log_id)
         if attempt == 0 and _just_ended(watermark):
             await asyncio.sleep(_PAUSE_S)  # somebody may be between the two steps; let them finish
             continue
         try:
-            return await _reopen(redis, db, partition, watermark, health)
+            return await _reopen(redis, db, log_id, partition, watermark, health)
         except Fenced as fenced:
             logger.debug("partition %d: another process re-opens it: %s", partition, fenced)
             await asyncio.sleep(_PAUSE_S)
@@ -107,7 +113,9 @@ def _just_ended(watermark: Position) -> bool:
     return watermark.n == -1 and watermark != START
 
 
-async def _reopen(redis: Redis, db: Database, partition: int, expected: Position, health: Health) -> _Reopened:
+async def _reopen(
+    redis: Redis, db: Database, log_id: str, partition: int, expected: Position, health: Health
+) -> _Reopened:
     keys = keys_of(partition)
     whole = await _holds(redis, partition, expected)
     epoch = max(expected.epoch, health.epoch) + 1
@@ -119,7 +127,9 @@ async def _reopen(redis: Redis, db: Database, partition: int, expected: Position
     ends = {str(ended): n for ended, n in epochs.items() if n is not None}
     nothing_archived = all(n < 0 for n in ends.values())
     skipped = {id_: why for key in (keys.aside, keys.log) for id_, why in (await _survey(redis, db, key, ends)).items()}
-    answer = await _REOPEN.run(redis, keys, epoch, _pack(ends), _pack(skipped), int(nothing_archived))
+    answer = await _REOPEN.run(redis, keys, epoch, _pack(ends), _pack(skipped), int(nothing_archived), log_id)
+    if answer[0] == b"OTHER":
+        raise other_log(answer[1].decode(errors="replace"), log_id)
     if answer[0] == b"LATE":
         raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
     survivors, foreign = answer[1:]

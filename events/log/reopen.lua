@@ -7,8 +7,10 @@
 -- ARGV[2] msgpack {epoch = n it ended at}: what the archive holds; entries behind are survivors
 -- ARGV[3] msgpack {id = 'foreign' | 'archived'}: entries that no reader can decode, or that the archive holds anyway
 -- ARGV[4] 1 when the archive holds nothing of this partition, so that nothing is forgotten
+-- ARGV[5] identity of the log
 --
--- Answers {'LATE', epoch} when this epoch or a later one is open already, else {'OPEN', survivors, foreign entries}.
+-- Answers {'OTHER', identity} when another log is here, {'LATE', epoch} when this epoch or a later one is open already,
+-- else {'OPEN', survivors, foreign entries}.
 
 local epoch = ARGV[1]
 local ends = cmsgpack.unpack(ARGV[2])
@@ -17,6 +19,10 @@ local FOREIGN, ASIDE = KEYS[5], KEYS[6]
 local BATCH = 500
 local MOST_FIELDS = 100 -- names and values; an event of ours has fewer
 
+local holder = redis.pcall('HGET', META, 'log')
+if type(holder) == 'string' and holder ~= ARGV[5] then
+    return { 'OTHER', holder }
+end
 local open = redis.pcall('HGET', META, 'epoch')
 if type(open) == 'string' and (tonumber(open) or 0) >= tonumber(epoch) then
     return { 'LATE', open }
@@ -99,5 +105,5 @@ if redis.call('TYPE', ASIDE).ok == 'stream' then
     redis.call('UNLINK', ASIDE)
 end
 redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[4],
-    'turn', 0, 'older', -1)
+    'turn', 0, 'older', -1, 'log', ARGV[5])
 return { 'OPEN', n, foreign }

@@ -38,36 +38,40 @@ class ForeignEntry(LogBroken):
 
 
 class Health(NamedTuple):
-    """What ``check`` found: the epoch open in Redis (0: none), the error a reader gets (None: sound), and why."""
+    """What ``check`` found: the epoch open in Redis (0: none), the error a reader gets (None: sound), and why.
+
+    ``log_id`` is the identity of the log that is there; empty: none.
+    """
 
     epoch: int
     broken: type[LogBroken] | None
     why: str
+    log_id: str
 
 
 async def read(
-    redis: Redis, partition: int, after: Position, limit: int = 500, block_ms: int = 0
+    redis: Redis, log_id: str, partition: int, after: Position, limit: int = 500, block_ms: int = 0
 ) -> list[tuple[Position, Event]]:
-    """The entries that follow ``after``, without a gap, at most ``limit``.
+    """The entries of the log ``log_id`` that follow ``after``, without a gap, at most ``limit``.
 
     ``Position(epoch, -1)`` is the start of an epoch. Waits up to ``block_ms`` for the first entry (0: not at all), but
     never as long as the client's socket time-out; a waiting reader occupies one connection. Empty means that there is
     nothing yet: the log was checked to go on from ``after``. Raises TrimmedGap, Rewound, ForeignEntry, Transient.
     """
-    entries = await _xread(redis, partition, after, limit, _block(redis, block_ms))
-    if not entries:
-        health = await check(redis, partition, after)
+    entries, holder = await _xread(redis, partition, after, limit, _block(redis, block_ms))
+    if not entries or holder != log_id.encode():
+        health = await check(redis, log_id, partition, after)
         if health.broken:
             raise health.broken(f"partition {partition}: {health.why}", partition=partition)
         return []
     return _decode(partition, after, entries)
 
 
-async def check(redis: Redis, partition: int, after: Position) -> Health:
-    """Whether a reader that has everything up to ``after`` can go on. Raises Transient."""
-    epoch, kind, why = await _CHECK.run(redis, keys_of(partition)[:4], *after)
+async def check(redis: Redis, log_id: str, partition: int, after: Position) -> Health:
+    """Whether a reader that has everything of the log ``log_id`` up to ``after`` can go on. Raises Transient."""
+    epoch, kind, why, holder = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
     broken = {b"": None, b"GAP": TrimmedGap, b"REWOUND": Rewound}[kind]
-    return Health(int(epoch), broken, why.decode())
+    return Health(int(epoch), broken, why.decode(), holder.decode())
 
 
 async def scan(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:
@@ -89,16 +93,28 @@ def _event_of(fields: Any) -> Event | None:
         return None
 
 
-async def _xread(redis: Redis, partition: int, after: Position, limit: int, block: int | None) -> list[Any]:
+async def _xread(
+    redis: Redis, partition: int, after: Position, limit: int, block: int | None
+) -> tuple[list[Any], bytes | None]:
+    """Entries, and whose log they were read from.
+
+    Looked at in this order, one is as good as a look at both at once: a log that became ours only in between was opened
+    by a recovery, which has moved the watermark that the reader goes by.
+    """
     epoch, n = after
     start = f"{epoch}-{n}" if n >= 0 else f"{epoch - 1}-{_LAST_N}" if epoch > 0 else "0-0"
-    key = keys_of(partition).log
+    keys = keys_of(partition)
     with redis_errors():
-        answer: Any = await redis.xread({key: start}, count=limit, block=block)
-    if not answer:
-        return []
+        async with redis.pipeline(transaction=False) as pipe:
+            pipe.xread({keys.log: start}, count=limit, block=block)
+            pipe.hget(keys.meta, "log")
+            answer, holder = await pipe.execute(raise_on_error=False)
+        if isinstance(answer, Exception):
+            raise answer
+    if not answer or isinstance(holder, Exception):
+        return [], None
     # RESP3 answers {key: [entries]}, RESP2 [(key, entries)]
-    return list(answer[key.encode()][0] if isinstance(answer, dict) else answer[0][1])
+    return list(answer[keys.log.encode()][0] if isinstance(answer, dict) else answer[0][1]), holder
 
 
 def _block(redis: Redis, block_ms: int) -> int | None:

@@ -47,6 +47,7 @@ class Inbox:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping``; raises when reading or the door fails, for the supervisor to start it again."""
+        await self.publisher.claim()
         await ensure_group(self.redis, STREAM, GROUP)
         await self.drain_own()
         sweeper = asyncio.create_task(self._sweep(stopping))
@@ -64,7 +65,12 @@ class Inbox:
             await asyncio.gather(served, sweeper, return_exceptions=True)
 
     async def handle(self, entries: Sequence[Entry]) -> None:
-        """Take entries through the door, then acknowledge and delete them. Raises when they are not durable yet."""
+        """Take entries through the door, then acknowledge and delete them. Raises when they are not durable yet.
+
+        Nothing is looked at before it is sure that this Redis still holds our log: a refusal would keep what is another
+        store's. What was read for nothing, the other store's consumers take over.
+        """
+        await self.publisher.claim()
         raws: list[Any] = []
         for _, fields in entries:
             if fields is None:

@@ -70,6 +70,10 @@ class Role:
         return self.process.wait(30)
 
     @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
     def age_s(self) -> float:
         return time.monotonic() - self.born
 
@@ -116,6 +120,8 @@ class Cluster:
         """Wait until something holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not await holds():
+            for role in self.roles.values():
+                assert role.runs, f"{role.name} ended by itself\n{self.logs()}"
             assert time.monotonic() < deadline, f"in vain waited for {what}\n{self.logs()}"
             await asyncio.sleep(0.2)
 

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 
 from events.archive.reader import Archive
 from events.archive.schema import metadata
-from events.archive.store import archive_batch, open_log, watermark
+from events.archive.store import archive_batch, log_id, open_log, watermark
 from events.database import Database, Stores
 from events.door import admit
 from events.event import Event, Position
@@ -37,6 +37,10 @@ class World:
     window: int
     limit: int | None
     clients: list[Redis] = field(default_factory=list)
+
+    @property
+    def log_id(self) -> str:
+        return self.db.read_now(log_id)
 
     @property
     def archive(self) -> Archive:
@@ -64,10 +68,10 @@ class World:
     async def archive_all(self, partition: int = 0, *, keep: int = 0) -> Position:
         """What the archiver does: everything in the log goes to the archive, then it is trimmed."""
         mark = await self.watermark(partition)
-        while entries := await read(self.redis, partition, mark, 500):
+        while entries := await read(self.redis, self.log_id, partition, mark, 500):
             before, batch = mark, entries
             mark = await self.db.write(lambda conn: archive_batch(conn, partition, before, batch, 0))  # noqa: B023
-            await trim(self.redis, partition, mark, keep)
+            await trim(self.redis, self.log_id, partition, mark, keep)
         return mark
 
     async def archived_ids(self, partition: int = 0) -> list[str]:

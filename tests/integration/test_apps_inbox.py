@@ -16,6 +16,8 @@ from faststream.redis import RedisBroker
 from redis.asyncio import Redis
 
 from events.archive.refusals import read_refusals
+from events.errors import SetupError
+from events.log.layout import OWNER
 from services.apps.inbox import GROUP, STREAM, Inbox
 from services.composition import Backend, connect
 from services.embedded.redis_server import RedisServer, start_redis
@@ -198,6 +200,50 @@ def test_flushall_stops_nothing_for_long(settings: Settings) -> None:
             assert backend.supervisor.status["inbox"].restarts >= 1
 
     asyncio.run(scenario())
+
+
+def test_the_inbox_belongs_to_the_log_on_its_redis(settings: Settings, tmp_path: Path) -> None:
+    """Another store has the Redis after a FLUSHALL: the first one's consumer takes nothing there, not even to refuse.
+
+    It may have asked for entries before it learns of that: those are taken over from it.
+    """
+    second_settings = replace(settings, data=tmp_path / "second")
+
+    async def scenario() -> None:
+        async with backend_of(replace(second_settings, redis_url=settings.redis_url.replace("/0", "/1"))) as second:
+            theirs = await second.archive.log_id()
+        async with backend_of(settings, "inbox") as first:
+            redis = first.redis
+            with pytest.raises(SetupError, match="another store"):
+                await Backend.open(second_settings)
+            await reached(lambda: exists(redis, STREAM))
+            async with redis.pipeline(transaction=True) as pipe:
+                pipe.flushall()
+                pipe.set(OWNER, theirs)
+                pipe.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+                pipe.xadd(STREAM, flat(step(1)))
+                pipe.xadd(STREAM, {"__data__": "{broken"})
+                await pipe.execute()
+
+            async def refused() -> bool:
+                return "another store" in first.supervisor.status["inbox"].error
+
+            await reached(refused)
+            async with backend_of(second_settings, "archiver", "inbox") as second:
+
+                async def taken() -> bool:
+                    return await archived(second) == ["e1"] and await is_empty(redis)
+
+                await reached(taken)
+                assert len(await second.db.read(lambda conn: read_refusals(conn, "default"))) == 1
+            assert await first.db.read(lambda conn: read_refusals(conn, "default")) == []
+            assert await archived(first) == []
+
+    asyncio.run(scenario())
+
+
+async def exists(redis: Redis, key: str) -> bool:
+    return bool(await redis.exists(key))
 
 
 def test_two_consumers_take_each_entry_once(settings: Settings) -> None:

@@ -59,8 +59,9 @@ def test_one_wake_up_an_advance_tells_the_watermark(server: RedisServer, log_db:
             await stack.publisher.publish_events([event("r1") for _ in range(5)])
             message = await pubsub.get_message(timeout=5)
             assert message is not None
-            partition, position = message["data"].decode().split()
+            partition, position, log_id = message["data"].decode().split()
             assert (await Archive(stack.db).watermarks())[int(partition)] == Position.parse(position)
+            assert log_id == await Archive(stack.db).log_id()
             assert await pubsub.get_message(timeout=0.3) is None
 
     asyncio.run(main())

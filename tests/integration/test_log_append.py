@@ -22,7 +22,9 @@ async def test_entries_are_numbered_densely_and_read_back_equal(world: World) ->
     outcomes = await world.log.append(events)
     assert statuses(outcomes) == ["stored"] * 5
     assert positions(outcomes) == [Position(1, n) for n in range(5)]
-    assert await read(world.redis, 0, Position(1, -1)) == [(Position(1, n), e) for n, e in enumerate(events)]
+    assert await read(world.redis, world.log_id, 0, Position(1, -1)) == [
+        (Position(1, n), e) for n, e in enumerate(events)
+    ]
 
 
 @in_world(partitions=4)
@@ -178,7 +180,7 @@ async def test_two_appenders_race_for_one_run(world: World) -> None:
     answers = await asyncio.gather(*(write(log, who) for who, log in enumerate(logs)))
     for pair in zip(*answers, strict=True):
         assert Counter(pair)["stored"] <= 1
-    stored = [e.seq for _, e in await read(world.redis, 0, Position(1, -1), 1000)]
+    stored = [e.seq for _, e in await read(world.redis, world.log_id, 0, Position(1, -1), 1000)]
     assert stored == list(range(1, len(stored) + 1))
     assert len(stored) > 0
 
@@ -216,7 +218,7 @@ async def test_hostile_text_goes_through_unchanged(world: World) -> None:
     """C22, C19: NUL (as the door leaves it), quotes, and four-byte characters, in names and values."""
     hostile = event("id \U0001f9d1‍\U0001f4bb {0} ${x}", task='t|x (y) "q"', run="r\\", content="a\x00b \\u0000 𠀋")
     await world.log.append([hostile])
-    assert [e for _, e in await read(world.redis, 0, Position(1, -1))] == [hostile]
+    assert [e for _, e in await read(world.redis, world.log_id, 0, Position(1, -1))] == [hostile]
     assert statuses(await world.log.append([hostile])) == ["duplicate"]
 
 
@@ -231,7 +233,7 @@ async def test_sending_again_after_a_broken_connection_doubles_nothing(world: Wo
     world.server.restart()
     await world.open()
     assert statuses(await world.log.append(events)) == ["duplicate"] * 10 + ["stored"] * 10
-    assert [e.seq for _, e in await read(world.redis, 0, Position(2, -1))] == list(range(1, 21))
+    assert [e.seq for _, e in await read(world.redis, world.log_id, 0, Position(2, -1))] == list(range(1, 21))
 
 
 @in_world()
@@ -264,4 +266,4 @@ async def test_a_batch_of_large_events_goes_in_several_calls(world: World) -> No
     """C28: ten events at the limit of one are no problem together."""
     events = [event(f"e{i}", seq=i + 1, content="x" * 1_000_000) for i in range(10)]
     assert positions(await world.log.append(events)) == [Position(1, n) for n in range(10)]
-    assert [e for _, e in await read(world.redis, 0, Position(1, -1))] == events
+    assert [e for _, e in await read(world.redis, world.log_id, 0, Position(1, -1))] == events

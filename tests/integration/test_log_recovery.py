@@ -31,7 +31,7 @@ def events(*numbers: int) -> list[Event]:
 
 
 async def in_log(world: World, epoch: int) -> list[str]:
-    return [e.id for _, e in await read(world.redis, 0, Position(epoch, -1), 10_000)]
+    return [e.id for _, e in await read(world.redis, world.log_id, 0, Position(epoch, -1), 10_000)]
 
 
 @in_world()
@@ -149,7 +149,7 @@ async def test_rewound_to_before_a_recovery(world: World) -> None:
     world.server.restart()
     await world.open()
     before = await world.watermark()
-    two = (await read(world.redis, 0, before))[:2]
+    two = (await read(world.redis, world.log_id, 0, before))[:2]
     await world.db.write(lambda conn: archive_batch(conn, 0, before, two, 0))
     await world.log.append([event("b", seq=3), start("r2", 2)])
     await world.archive_all()
@@ -216,7 +216,7 @@ async def test_a_recovery_that_slept_between_sql_and_redis_changes_nothing(world
     await world.open()
     await world.log.append(events(0, 1))
     for slept in (1, 2):
-        answer = await Script("reopen").run(world.redis, KEYS, slept, packb({}), packb({}), 1)
+        answer = await Script("reopen").run(world.redis, KEYS, slept, packb({}), packb({}), 1, world.log_id)
         assert answer == [b"LATE", b"2"]
     assert await in_log(world, 2) == ["e0", "e1"]
     assert statuses(await world.log.append(events(1, 2))) == ["duplicate", "stored"]
@@ -227,7 +227,7 @@ async def test_a_sleeping_archiver_is_fenced(world: World) -> None:
     """It read before the loss and writes after the recovery: its positions are void."""
     await world.log.append(events(0, 1))
     before = await world.watermark()
-    slept = await read(world.redis, 0, before)
+    slept = await read(world.redis, world.log_id, 0, before)
     await world.redis.flushall()
     await world.open()
     await world.log.append(events(1, 2))

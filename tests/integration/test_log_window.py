@@ -164,6 +164,9 @@ class Counting:
         self._archive = world.archive
         self.asked: list[str] = []
 
+    async def log_id(self) -> str:
+        return await self._archive.log_id()
+
     async def ids(self, partition: int, wanted: Sequence[tuple[str, str, str]]) -> dict[Any, Any]:
         self.asked.append("ids")
         return dict(await self._archive.ids(partition, wanted))
