@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from events.errors import SetupError
@@ -25,7 +27,8 @@ def test_projections_handle_event_types_that_exist_and_own_tables_led_by_org_and
     ("spec", "says"),
     [
         ("projections.registry", "module:attribute"),
-        ("no.such.module:X", "cannot be imported"),
+        ("no.such.module:X", "no module 'no'; is its folder on PYTHONPATH"),
+        ("projections.nothing:X", "no module 'projections.nothing'; is its folder"),
         ("projections.registry:NOTHING", "has no 'NOTHING'"),
         ("projections.registry:DEFAULT", "no mapping"),
     ],
@@ -33,3 +36,29 @@ def test_projections_handle_event_types_that_exist_and_own_tables_led_by_org_and
 def test_a_wrong_registry_is_named(spec: str, says: str) -> None:
     with pytest.raises(SetupError, match=says):
         load_projections(spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "says"),
+    [
+        ("x = 1\ndef broken(:\n", 2, "SyntaxError"),
+        ("\n\nx = nothing\n", 3, "NameError"),
+        ("import no_such_helper\n", 1, "ModuleNotFoundError"),
+        ("from projections.registry import NOTHING\n", 1, "ImportError"),
+        ("def f():\n    raise ValueError('one\\ntwo')\nf()\n", 2, "ValueError"),
+        ("import sys\nsys.exit('no licence')\n", 2, "SystemExit"),
+        ("import json\njson.loads('{')\n", 0, "JSONDecodeError"),
+    ],
+)
+def test_an_error_of_the_module_is_one_line_that_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, line: int, says: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module = f"mine_{says.lower()}"
+    (tmp_path / f"{module}.py").write_text(source)
+    with pytest.raises(SetupError) as raised:
+        load_projections(f"{module}:PROJECTIONS")
+    said = str(raised.value)
+    assert module in said and says in said and "\n" not in said
+    assert "PYTHONPATH" not in said
+    assert f"{module}.py:{line or 2}" in said
