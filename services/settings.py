@@ -76,6 +76,7 @@ def _setting(variable: str, default: Any, parse: Callable[[str], Any], option: s
 NEW_LOG_PARTITIONS = 8
 """Partitions of a new log where nothing says how many."""
 
+_PREFIX = "REFOLD_"
 _OF_CLIENTS = ("REFOLD_URL", "REFOLD_ORG", "REFOLD_SPOOL")
 """What the command line's clients and the SDK read."""
 
@@ -165,9 +166,11 @@ class Settings:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """What each ``REFOLD_...`` variable is called that no part of Refold reads, with the one that may be meant."""
-    known = [*(spec.metadata["variable"] for spec in fields(Settings)), *_OF_CLIENTS]
-    unknown = sorted(name for name in environ if name.startswith("REFOLD_") and name not in known)
-    return [name + "".join(f" (is it {near}?)" for near in get_close_matches(name, known, 1)) for name in unknown]
+    known = {*(spec.metadata["variable"] for spec in fields(Settings)), *_OF_CLIENTS}
+    ours = {name.removeprefix(_PREFIX) for name in known if name.startswith(_PREFIX)}
+    unknown = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
+    near = {name: get_close_matches(name.removeprefix(_PREFIX), ours, 1) for name in unknown}
+    return [name + "".join(f" (is it {_PREFIX}{meant}?)" for meant in near[name]) for name in unknown]
 
 
 def _parsed(parse: Callable[[str], Any], text: str, source: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from events.errors import SetupError
-from services.settings import Settings
+from services.settings import Settings, unknown_variables
 
 
 def test_defaults_need_nothing() -> None:
@@ -50,7 +50,7 @@ def test_a_bad_value_is_one_line_that_names_it(variable: str, text: str, said: s
 
 
 def test_an_argument_is_named_as_the_command_line_names_it() -> None:
-    with pytest.raises(SetupError, match="--http-port is '99999'"):
+    with pytest.raises(SetupError, match="--http is '99999'"):
         Settings.read({}, http_port=99999)
 
 
@@ -63,3 +63,16 @@ def test_no_password_is_shown() -> None:
 def test_a_child_process_reads_the_same_settings() -> None:
     settings = Settings.read({}, data="/srv/x", uvloop="0", lease_s=3, redis_url="redis://h:1/0")
     assert Settings.read(settings.environ()) == settings
+
+
+def test_a_mistyped_variable_is_named_with_the_one_that_is_meant() -> None:
+    environ = {
+        "REFOLD_LEASE": "1",
+        "REFOLD_DATA": "x",
+        "REFOLD_URL": "http://x",
+        "REFOLD_ORG": "o",
+        "HOME": "/",
+        "REFOLDX": "1",
+    }
+    assert unknown_variables(environ) == ["REFOLD_LEASE (is it REFOLD_LEASE_S?)"]
+    assert unknown_variables({"REFOLD_Q9": "1"}) == ["REFOLD_Q9"]
