@@ -177,10 +177,14 @@ class ReadModels:
             state = "stale"
         elif paused:
             state = "paused"
-        reason = paused or (f"made by other code: run `refold rebuild {name}`" if opened.stale else "")
+        reason = paused or (_why_stale(name, rebuilding=building is not None) if opened.stale else "")
         return ProjectionStatus(
             name, opened.generation.number, state, sum(behind.values()), waiting_s, letters, parked, reason, progress
         )
+
+
+def _why_stale(name: str, *, rebuilding: bool) -> str:
+    return "made by other code: " + ("it is being rebuilt" if rebuilding else f"run `refold rebuild {name}`")
 
 
 class _Outcome(NamedTuple, Generic[T]):

@@ -19,6 +19,7 @@ from services.api import (
     projections,
     runs,
     settlements,
+    tables,
     tasks,
 )
 from services.api.body import MAX_BODY_BYTES, install_too_large
@@ -53,7 +54,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
-    for module in (events, tasks, runs, settlements, cards, beliefs, projections, deadletters, log, health):
+    for module in (events, tasks, runs, settlements, cards, beliefs, projections, tables, deadletters, log, health):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

@@ -1,11 +1,11 @@
-"""``/healthz`` and ``/readyz``: alive, and able to serve, with what is wrong when not."""
+"""``/``, ``/healthz`` and ``/readyz``: what this is, that it lives, that it can serve, with what is wrong when not."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from redis.exceptions import RedisError
 
 from events.errors import RefoldError
@@ -13,6 +13,12 @@ from services.api.deps import BackendDep
 from services.composition import Backend
 
 router = APIRouter(tags=["health"])
+
+
+@router.get("/")
+async def root(request: Request) -> dict[str, str]:
+    """What this is, and where it is described."""
+    return {"name": "refold", "version": request.app.version, "openapi": "/openapi.json", "health": "/readyz"}
 
 
 @router.get("/healthz")

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from events.archive.queries import count_events
 from events.database import Database, Stores
 from events.errors import RefoldError, Refused
 from projections import generations
@@ -55,11 +56,12 @@ class _Job:
             return {"generation": built.number}
 
     def verify(self, projections: Sequence[Projection]) -> dict[str, Any]:
-        """Verify them one after the other."""
-        results = []
+        """Verify them one after the other. Each counts as many events as the log has now, so that the total stands."""
+        results, each = [], self.db.read_now(count_events)
         for number, projection in enumerate(projections, 1):
             phase = f"{projection.name}, {number} of {len(projections)}"
-            results.append(verify(projection, self.stores, self.db, progress=_Throttled(phase)))
+            told = _Throttled(phase, (number - 1) * each, each, len(projections) * each)
+            results.append(verify(projection, self.stores, self.db, progress=told))
         return as_document(results)
 
     def _active(self, projection: Projection) -> Generation | None:
@@ -67,17 +69,18 @@ class _Job:
 
 
 class _Throttled:
-    """Tells progress at most every REPORT_EVERY_S."""
+    """Tells progress at most every REPORT_EVERY_S: ``share`` events of ``total``, which follow ``before`` others."""
 
-    def __init__(self, phase: str) -> None:
-        self.phase = phase
+    def __init__(self, phase: str, before: int, share: int, total: int) -> None:
+        self.phase, self.before, self.share, self.total = phase, before, share, total
         self.told_s = 0.0
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now - self.told_s >= REPORT_EVERY_S or done == total:
             self.told_s = now
-            _say(progress={"phase": self.phase, "events": done, "total": total})
+            events = self.before + (self.share * done // total if total else self.share)
+            _say(progress={"phase": self.phase, "events": events, "total": self.total})
 
 
 def _progress(progress: Progress) -> None:

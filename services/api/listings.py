@@ -21,29 +21,33 @@ from services.api.problems import Problem
 _EVENT = Event.__struct_fields__
 _PLACE = (event_log.c.partition, event_log.c.epoch, event_log.c.n)
 _RUN_COLUMNS = ("task", "run", "agent", "user", "session", "time", "received_ms", "data")
-_NEWEST = (event_log.c.received_ms, *_PLACE)
+_RECEIVED = (event_log.c.received_ms, *_PLACE)
 # literal, or SQLite does not see that a partial index applies
 _OF_A_RUN = text("event_log.run <> ''")
 _IS_RUN_START = text("event_log.type = 'run.started'")
 
 
 def run_events(conn: Connection, org: str, run: str, page: Page) -> dict[str, Any]:
-    """A page of the events of a run, by partition and position. Raises Problem when there is no such run."""
+    """A page of the events of a run as they were received, then by partition and position.
+
+    A run has events in several partitions (of its task, its session, its scope), whose positions do not compare. Raises
+    Problem when there is no such run.
+    """
     of_run = (event_log.c.org == org, event_log.c.run == run, _OF_A_RUN)
-    rows = conn.execute(_paged(_events_query().where(*of_run), _PLACE, page)).all()
+    rows = conn.execute(_paged(_events_query().where(*of_run), _RECEIVED, page)).all()
     if not rows and page.cursor is None and not conn.execute(select(exists().where(*of_run))).scalar():
         raise Problem(404, "no_run", f"no event of run {run!r} is archived")
-    return _answer(page, rows, 3, _event_document)
+    return _answer(page, rows, 4, _event_document)
 
 
 def runs(conn: Connection, org: str, task: str | None, page: Page) -> dict[str, Any]:
     """A page of the runs (of a task) by when their start was archived: ``desc`` is the newest first."""
-    query = select(*_NEWEST, *(event_log.c[name] for name in _RUN_COLUMNS)).where(
+    query = select(*_RECEIVED, *(event_log.c[name] for name in _RUN_COLUMNS)).where(
         event_log.c.org == org, event_log.c.verdict == "effective", _IS_RUN_START
     )
     if task is not None:
         query = query.where(event_log.c.task == task)
-    return _answer(page, conn.execute(_paged(query, _NEWEST, page)).all(), 4, _run_document)
+    return _answer(page, conn.execute(_paged(query, _RECEIVED, page)).all(), 4, _run_document)
 
 
 def run_summary(conn: Connection, org: str, run: str) -> dict[str, Any]:
@@ -87,8 +91,8 @@ def _first(conn: Connection, conditions: tuple[ColumnElement[bool] | Any, ...], 
 
 
 def _events_query() -> Select[Any]:
-    columns = ("verdict", "ref_epoch", "ref_n", "received_ms", *_EVENT)
-    return select(*_PLACE, *(event_log.c[name] for name in columns))
+    columns = ("verdict", "ref_epoch", "ref_n", *_EVENT)
+    return select(*_RECEIVED, *(event_log.c[name] for name in columns))
 
 
 def _paged(query: Select[Any], place: tuple[Any, ...], page: Page) -> Select[Any]:

@@ -91,7 +91,8 @@ def install(app: FastAPI) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = {404: "no_such_path", 405: "method_not_allowed"}.get(error.status_code, "http")
-        detail = f"{request.method} {request.url.path}: {error.detail}"
+        more = "; /openapi.json lists the paths" if error.status_code in (404, 405) else ""
+        detail = f"{request.method} {request.url.path}: {error.detail}{more}"
         return problem_response(Problem(error.status_code, code, detail), error.headers)
 
     async def on_parameters(request: Request, error: Exception) -> Response:

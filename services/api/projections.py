@@ -25,10 +25,11 @@ def _jobs(request: Request) -> Jobs:
     return jobs
 
 
-def _known(backend: Backend, name: str) -> str:
+def known(backend: Backend, name: str) -> str:
+    """The name of a projection that is registered. Raises Problem, listing those that are, for another one."""
     if name not in backend.projections:
-        known = ", ".join(sorted(backend.projections))
-        raise Problem(404, "no_projection", f"there is no projection {name!r}; there are {known}")
+        names = ", ".join(sorted(backend.projections))
+        raise Problem(404, "no_projection", f"there is no projection {name!r}; there are {names}")
     return name
 
 
@@ -72,7 +73,7 @@ async def rebuild(
     check: Annotated[bool, Query(description="Compare with a second, independent refold before the swap")] = False,
 ) -> dict[str, Any]:
     """Refold a projection beside the one that is read, then swap. A running rebuild is joined, not doubled."""
-    _known(backend, name)
+    known(backend, name)
     jobs = _jobs(request)
     job = jobs.running("rebuild", name) or jobs.start("rebuild", [name], *(["--check"] if check else []))
     response.headers["location"] = str(request.url.path)
@@ -82,7 +83,7 @@ async def rebuild(
 @router.get("/v1/projections/{name:name}/rebuild")
 async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> dict[str, Any]:
     """How far the rebuild of a projection is, whichever process does it; else how the last one from here ended."""
-    job = _jobs(request).latest("rebuild", _known(backend, name))
+    job = _jobs(request).latest("rebuild", known(backend, name))
     if job is None or job.state != "running":
         elsewhere = await backend.db.read(lambda conn: generations.building(conn, name))
         if elsewhere is not None:
@@ -126,7 +127,7 @@ async def verify(
     projections: Annotated[list[str] | None, Body(embed=True)] = None,
 ) -> dict[str, Any]:
     """Refold projections (default: all) into scratch generations and compare. Poll the answer's `Location`."""
-    names = [_known(backend, name) for name in projections or sorted(backend.projections)]
+    names = [known(backend, name) for name in projections or sorted(backend.projections)]
     job = _jobs(request).start("verify", names)
     response.headers["location"] = f"/v1/verify/{job.id}"
     return job.document()
@@ -147,14 +148,14 @@ async def list_generations(
 ) -> dict[str, Any]:
     """The generations of the read models, the newest of each first."""
     if projection is not None:
-        _known(backend, projection)
+        known(backend, projection)
     found = await backend.db.read(lambda conn: generations.list_all(conn, projection))
     return page.slice([_generation(backend, one) for one in found])
 
 
 def _generation(backend: Backend, generation: Generation) -> dict[str, Any]:
     activated = generation.activated_ms
-    known = backend.projections.get(generation.projection)
+    projection = backend.projections.get(generation.projection)
     return {
         "name": generation.name,
         "projection": generation.projection,
@@ -162,7 +163,7 @@ def _generation(backend: Backend, generation: Generation) -> dict[str, Any]:
         "state": generation.state,
         "version": generation.version,
         "fingerprint": generation.fingerprint,
-        "current_code": known is not None and generation.matches(known),
+        "current_code": projection is not None and generation.matches(projection),
         "progress": dict(generation.progress),
         "created": rfc3339(generation.created_ms),
         "activated": None if activated is None else rfc3339(activated),

@@ -29,5 +29,8 @@ async def show(run: str, backend: BackendDep, org: OrgDep) -> dict[str, Any]:
 
 @router.get("/v1/runs/{run:name}/events")
 async def events(run: str, backend: BackendDep, org: OrgDep, page: PageParam) -> dict[str, Any]:
-    """The events of a run by partition and log position, as CloudEvents, with verdict and position."""
+    """The events of a run as they were received, as CloudEvents, with verdict and position.
+
+    Those of one moment stand by partition and log position.
+    """
     return await backend.db.read(lambda conn: listings.run_events(conn, org, run, page))

@@ -138,6 +138,84 @@ def test_pages_of_events_are_stable(instance: Instance, order: str) -> None:
         assert seen == wanted[::-1]
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_events_of_a_run_are_listed_as_they_were_received(instance: Instance, order: str) -> None:
+    """A run has events in several partitions: of its task, its session and its scope."""
+    run = instance.name()
+    types = [
+        ("step.started", {"step": "s1"}), ("settlement.attempted", {}), ("feedback.given", {"score": 1.0}),
+        ("memory.proposed", {"memory": "m1", "content": "the key hangs left"}), ("step.completed", {"step": "s1"}),
+    ]  # fmt: skip
+    sent = []
+    for number in range(3):
+        for type, data in types:
+            raw = instance.event(run, type, data, session=f"{run}-s{number}", user=f"{run}-u{number}")
+            if instance.publish(raw).status_code == 200:
+                sent.append(raw["id"])
+    assert len(sent) >= 9
+    seen, cursor = list[dict[str, Any]](), None
+    while True:
+        params = {"limit": 2, "order": order} | ({"cursor": cursor} if cursor else {})
+        page = instance.http.get(f"/v1/runs/{run}/events", params=params).json()
+        seen += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert len({event["partition"] for event in seen}) > 1
+    assert [event["id"] for event in seen] == (sent if order == "asc" else sent[::-1])
+
+
+def test_rows_of_any_table_stay_within_the_organisation(instance: Instance) -> None:
+    """Invariant 7: rows as they are stored, page after page, of the caller's organisation alone."""
+    task = instance.name("task")
+    orgs = {"x-refold-org": instance.name("org")}, {"x-refold-org": instance.name("org")}
+    tokens = [
+        instance.publish(
+            *(instance.event(task, "step.started", {"step": f"s{n}"}) for n in range(count)), headers=headers
+        ).json()["outcomes"][-1]["token"]
+        for headers, count in zip(orgs, (5, 2), strict=True)
+    ]
+    path = "/v1/projections/task_state/tables/steps"
+    for headers, token, count in zip(orgs, tokens, (5, 2), strict=True):
+        seen, cursor = list[dict[str, Any]](), None
+        while True:
+            params = {"limit": 2, "after": token} | ({"cursor": cursor} if cursor else {})
+            page = instance.http.get(path, params=params, headers=headers).json()
+            assert page["read"]["reached"] is True
+            seen += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert [row["step"] for row in seen] == [f"s{n}" for n in range(count)]
+        assert all(row["key"] == f"task/{task}" and "org" not in row for row in seen)
+    newest = instance.http.get(path, params={"limit": 1, "order": "desc"}, headers=orgs[0]).json()
+    assert [row["step"] for row in newest["items"]] == ["s4"]
+    # a cursor of one organisation opens nothing of another
+    cursor = newest["next_cursor"]
+    other = instance.http.get(path, params={"cursor": cursor}, headers=orgs[1]).json()["items"]
+    assert {row["step"] for row in other} <= {"s0", "s1"}
+    assert len(instance.http.get(path, params={"key": f"task/{task}"}, headers=orgs[0]).json()["items"]) == 5
+    assert instance.http.get(path, params={"key": "task/nobody"}, headers=orgs[0]).json()["items"] == []
+    assert instance.http.get(path, headers={"x-refold-org": instance.name("org")}).json()["items"] == []
+
+
+def test_every_table_of_every_projection_can_be_read(instance: Instance) -> None:
+    whole_run(instance, instance.name(), session=instance.name())
+    for one in instance.http.get("/v1/projections").json()["items"]:
+        for table in instance.http.get(f"/v1/projections/{one['name']}/tables").json()["items"]:
+            path = f"/v1/projections/{one['name']}/tables/{table['table']}"
+            page = instance.http.get(path, params={"limit": 1}).json()
+            assert all(list(row) == table["columns"] for row in page["items"])
+            if page["next_cursor"]:
+                after_it = instance.http.get(path, params={"cursor": page["next_cursor"]})
+                assert after_it.status_code == 200 and page["items"][0] not in after_it.json()["items"]
+    for path in ("/v1/projections/nobody/tables", "/v1/projections/nobody/tables/x"):
+        assert instance.http.get(path).json()["code"] == "no_projection"
+    missing = instance.http.get("/v1/projections/task_state/tables/checkpoints")
+    assert (missing.status_code, missing.json()["code"]) == (404, "no_table")
+    assert "steps" in missing.json()["detail"]
+
+
 def test_pages_of_runs_and_tasks(instance: Instance) -> None:
     task = instance.name("task")
     for attempt in range(1, 6):
@@ -157,7 +235,11 @@ def test_pages_of_runs_and_tasks(instance: Instance) -> None:
     assert listed["items"][0]["task"] not in [one["task"] for one in following["items"]]
 
 
-@pytest.mark.parametrize("path", ["/v1/runs", "/v1/refused", "/v1/deadletters", "/v1/generations", "/v1/beliefs"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/runs", "/v1/refused", "/v1/deadletters", "/v1/generations", "/v1/beliefs",
+     "/v1/projections/task_state/tables/steps"],
+)  # fmt: skip
 def test_bad_pages_are_refused(instance: Instance, path: str) -> None:
     for params in (
         {"limit": 0},
@@ -260,4 +342,8 @@ def test_health_and_openapi(instance: Instance) -> None:
     assert "/v1/events" in schema["paths"]
     assert "/v1/tasks/{task}/resume" in schema["paths"]
     # nothing of the documentation comes from elsewhere
-    assert instance.http.get("/docs").status_code == 404
+    unknown = instance.http.get("/docs")
+    assert unknown.status_code == 404
+    assert "/openapi.json" in unknown.json()["detail"]
+    root = instance.http.get("/").json()
+    assert (root["name"], root["version"], root["openapi"]) == ("refold", schema["info"]["version"], "/openapi.json")
