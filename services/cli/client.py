@@ -15,6 +15,8 @@ import httpx
 from services.cli.errors import NO, UNREACHABLE, USAGE, CliError
 
 TIMEOUT_S = 60.0
+_WRONG_NAMES = ("no_projection", "unknown_projection", "no_table")
+"""Problems that are wrong usage: the answer lists the names that there are."""
 
 
 class Client:
@@ -58,7 +60,8 @@ class Client:
     def _document(self, response: httpx.Response) -> Any:
         if response.is_success:
             return response.json()
-        code = UNREACHABLE if response.status_code >= 500 else NO
+        wrong_name = _problem(response).get("code") in _WRONG_NAMES
+        code = UNREACHABLE if response.status_code >= 500 else USAGE if wrong_name else NO
         raise CliError(problem_text(response), code)
 
     def close(self) -> None:
@@ -68,13 +71,19 @@ class Client:
 
 def problem_text(response: httpx.Response) -> str:
     """What an error answer says, in one line."""
+    problem = _problem(response)
+    if "detail" not in problem:
+        return f"{response.request.url} answered {response.status_code}: is that a Refold instance?"
+    # programs read the code where it stands; people need not
+    return str(problem["detail"]).removeprefix(f"{problem.get('code')}: ")
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
     try:
         problem = response.json()
     except ValueError:
-        problem = None
-    if isinstance(problem, dict) and "detail" in problem:
-        return str(problem["detail"])
-    return f"{response.request.url} answered {response.status_code}: is that a Refold instance?"
+        return {}
+    return problem if isinstance(problem, dict) else {}
 
 
 def segment(name: str) -> str:

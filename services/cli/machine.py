@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +14,38 @@ import typer
 
 from services.cli.errors import NO, UNREACHABLE, USAGE, CliError
 from services.cli.options import AsJson
-from services.cli.output import console, print_json, print_table
+from services.cli.output import piped, print_fields, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from services.cli.doctor import Check
     from services.settings import Settings
+
+
+class Role(StrEnum):
+    """The roles of ``services.roles``, which is slow to import."""
+
+    archiver = "archiver"
+    inbox = "inbox"
+    projector = "projector"
+    reactors = "reactors"
+    api = "api"
+
+
+class Level(StrEnum):
+    """From which level on something is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
 
 DataHere = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="Data folder (REFOLD_DATA; default .refold).")
+]
+
+LogLevel = Annotated[
+    Level | None, typer.Option(case_sensitive=False, help="What is logged (REFOLD_LOG_LEVEL; default info).")
 ]
 
 
@@ -46,10 +73,15 @@ def up(
     http: Annotated[int | None, typer.Option(metavar="PORT", help="HTTP port; 0 is any free one.")] = None,
     host: Annotated[str | None, typer.Option(help="HTTP address; default 127.0.0.1.")] = None,
     workers: Annotated[int | None, typer.Option(help="Projector processes beside the main one.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_level: LogLevel = None,
 ) -> None:
-    """Run everything on this machine: Redis, archive, projections, reactors, HTTP. Ctrl-C ends it."""
+    """Run everything on this machine, until Ctrl-C.
+
+    Redis, archive, projections, reactors and HTTP; /openapi.json there describes the API. docs/guides/settings.md lists
+    what can be set.
+    """
     settings = settings_of(data=data, http_port=http, http_host=host, workers=workers, log_level=log_level)
+    warn_of_unknown_settings()
     from services.up import run
 
     with setup_errors():
@@ -57,24 +89,39 @@ def up(
 
 
 def demo() -> None:
-    """Watch the whole idea work: an agent runs, is killed, goes on; its read models are refolded and verified."""
+    """Watch it work: an agent runs, is killed, goes on.
+
+    Then its read models are refolded and verified.
+    """
     from services.demo.main import run
 
     raise typer.Exit(run())
 
 
 def worker(
-    roles: Annotated[list[str] | None, typer.Option("--role", help="Only this role; may be repeated.")] = None,
+    roles: Annotated[list[Role] | None, typer.Option("--role", help="Only this role; may be repeated.")] = None,
     projections: Annotated[str, typer.Option(help="Fold only these, separated by commas.")] = "",
     data: DataHere = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_level: LogLevel = None,
 ) -> None:
-    """Run one more process of the backend, here or on another machine (REDIS_URL and REFOLD_DATABASE_URL)."""
+    """Run one more process of the backend.
+
+    Here it joins the instance of the data folder; on another machine it goes by REDIS_URL and REFOLD_DATABASE_URL.
+    """
     settings = settings_of(data=data, log_level=log_level)
+    warn_of_unknown_settings()
     from services.worker import run
 
     with setup_errors():
         run(settings, roles or (), [name for name in projections.split(",") if name])
+
+
+def warn_of_unknown_settings() -> None:
+    """Name the ``REFOLD_...`` variables that nothing reads: a mistyped setting would be silently ignored."""
+    from services.settings import unknown_variables
+
+    for name in unknown_variables(os.environ):
+        print(f"warning: {name} is set, but no setting of that name exists", file=sys.stderr)
 
 
 @contextmanager
@@ -91,8 +138,12 @@ def setup_errors() -> Iterator[None]:
 
 
 def doctor(data: DataHere = None, as_json: AsJson = False) -> None:
-    """Check this machine: versions, Redis, stores, folders, disk, port. Exit code 1 when it will not work."""
+    """Check this machine, and say what to do.
+
+    Versions, Redis, stores, folders, disk, port, settings. Exit code 1 when it will not work.
+    """
     from services.cli.doctor import examine, partitions
+    from services.settings import NEW_LOG_PARTITIONS
 
     settings = settings_of(data=data)
     checks = examine(settings)
@@ -101,11 +152,20 @@ def doctor(data: DataHere = None, as_json: AsJson = False) -> None:
         rows = [{"name": c.name, "state": c.state, "found": c.found, "advice": c.advice} for c in checks]
         print_json({"ok": all(c.state != "bad" for c in checks), "partitions": made, "checks": rows})
     else:
-        rows_ = [(c.name, _MARKS[c.state], f"{c.found}\n{c.advice}".strip()) for c in checks]
-        print_table(("what", "", "found"), rows_)
-        console().print(f"partitions: {made or f'{settings.partitions} (no log yet)'}")
+        _print_checks(checks)
+        wanted = settings.partitions or NEW_LOG_PARTITIONS
+        say(f"partitions: {made}" if made else f"partitions: no log yet, a new one gets {wanted}")
     if any(check.state == "bad" for check in checks):
         raise typer.Exit(NO)
 
 
-_MARKS = {"ok": "ok", "warning": "look", "bad": "BAD"}
+def _print_checks(checks: list[Check]) -> None:
+    marks = {"ok": "ok", "warning": "look", "bad": "BAD"}
+    found = [(check.name, marks[check.state], check.found, check.advice) for check in checks]
+    if piped():
+        print_table(("what", "state", "found", "advice"), found)
+        return
+    # advice is as long as it needs to be: sentences are folded, not cut
+    print_fields(
+        "", [(name, f"{mark:<5}{text}" + (f"\n{'':5}{advice}" if advice else "")) for name, mark, text, advice in found]
+    )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
 from services.cli import deadletters, machine, operate, publish, read
-from services.cli.errors import CliError
+from services.cli.errors import INTERRUPTED, CliError
 
 app = typer.Typer(
     name="refold",
-    help="Event-sourced memory and state backend for AI agents: publish what happens, fold it, refold it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -25,6 +25,23 @@ app = typer.Typer(
 )
 for group in (machine, publish, read, operate, deadletters):
     group.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"refold {version('refold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Event-sourced memory and state backend for AI agents: publish what happens, fold it, refold it."""
 
 
 def main() -> None:
@@ -39,7 +56,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.client import Client, connected, segment
-from services.cli.errors import NO, USAGE, CliError
+from services.cli.errors import INTERRUPTED, NO, USAGE, CliError
 from services.cli.options import AsJson, Data, Url
 from services.cli.output import (
     console,
@@ -20,6 +21,8 @@ from services.cli.output import (
     print_lines,
     print_table,
     progress,
+    readable,
+    say,
 )
 
 POLL_S = 0.2
@@ -39,7 +42,7 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many events there are and how far every projection is."""
+    """Show how far everything is: events, projections, services."""
     with connected(data, url) as client:
         while True:
             document = _status(client)
@@ -72,22 +75,42 @@ def _status(client: Client) -> dict[str, Any]:
 def _print_status(document: dict[str, Any]) -> None:
     ready = "ready" if document["ready"] else "not ready"
     refused = ", some refused: see `refold refused`" if document["has_refused"] else ""
-    console().print(
-        f"[bold]{document['url']}[/bold]  {ready}  {document['events']:,} events in "
-        f"{document['partitions']} partitions{refused}"
+    say(
+        f"{document['url']}  {ready}  {document['events']:,} events in {document['partitions']} partitions{refused}",
+        style="bold",
     )
+    projections = document["projections"]
     rows = [
-        (one["name"], one["generation"], one["lag_events"], duration(one["lag_s"]), one["dead_letters"], one["state"])
-        for one in document["projections"]
+        (one["name"], one["generation"], one["lag_events"], duration(one["lag_s"]), one["dead_letters"], one["state"],
+         _doing(one))
+        for one in projections
+    ]  # fmt: skip
+    print_table(("projection", "generation", "behind#", "for#", "dead letters#", "state", "what it does~"), rows)
+    services = [
+        (name, one["state"], one["restarts"], one["error"]) for name, one in sorted(document["services"].items())
     ]
-    print_table(("projection", "generation", "behind#", "for#", "dead letters#", "state"), rows)
-    for one in document["projections"]:
+    print_table(("service", "state", "restarts#", "last error~"), services, empty="no service of it is known here")
+    for one in projections:
         if one.get("hint"):
-            console().print(f"{one['name']}: {one['hint']}", markup=False)
-    troubled = {name: one for name, one in document["services"].items() if one.get("error")}
-    for name, one in troubled.items():
-        console().print(f"[yellow]{name}[/yellow] {one['state']} ({one['restarts']} restarts): ", end="")
-        console().print(one_line(one["error"]), markup=False)
+            say(f"{one['name']}: {one['hint']}")
+    _hint_dead_letters(projections)
+
+
+def _doing(projection: dict[str, Any]) -> str:
+    """How far its rebuild is; empty when there is none."""
+    told = projection.get("rebuild") or {}
+    return f"{told['phase']}, {told.get('done', 0):,} of {told.get('total', 0):,} events" if told.get("phase") else ""
+
+
+def _hint_dead_letters(projections: list[dict[str, Any]]) -> None:
+    """Say so when events of these could not be folded: what is equal or live may still lack them."""
+    found = sum(one["dead_letters"] for one in projections)
+    if found:
+        say(f"{found:,} dead letter{'' if found == 1 else 's'}: see `refold deadletters list`", style="yellow")
+
+
+def _statuses(client: Client, names: list[str]) -> list[dict[str, Any]]:
+    return [one for one in client.get("/v1/projections")["items"] if one["name"] in names]
 
 
 def rebuild(
@@ -98,7 +121,10 @@ def rebuild(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Refold a projection from the start of the log, beside the one that is read, and swap. Joins a running one."""
+    """Refold a projection from the log, and swap.
+
+    It is built beside the one that is read, from the start of the log. A rebuild that runs already is joined.
+    """
     if (name is None) != every:
         raise CliError("name one projection, or say --all", USAGE)
     done = []
@@ -110,18 +136,19 @@ def rebuild(
                 print_json(done[-1])
             else:
                 _print_rebuilt(done[-1])
+        if not as_json:
+            _hint_dead_letters(_statuses(client, names))
     if any(one["state"] == "failed" for one in done):
         raise typer.Exit(NO)
 
 
 def _print_rebuilt(job: dict[str, Any]) -> None:
-    name, out = job["projection"], console()
+    name = job["projection"]
     if job["state"] == "failed":
-        out.print(f"[red]{name}[/red] failed: ", end="")
-        out.print(one_line(job["error"], 600), markup=False)
+        say(f"{name} failed: {one_line(job['error'])}", style="red")
         return
-    out.print(
-        f"[green]{name}[/green] refolded: {job['events']:,} events in {duration(job['seconds'])} "
+    say(
+        f"{name} refolded: {job['events']:,} events in {duration(job['seconds'])} "
         f"({job['events_per_s']:,} events/s); reads now use generation {job['generation']}"
     )
 
@@ -129,13 +156,22 @@ def _print_rebuilt(job: dict[str, Any]) -> None:
 def _rebuild(client: Client, name: str, check: bool) -> dict[str, Any]:
     path = f"/v1/projections/{segment(name)}/rebuild"
     client.post(path, check=check or None)
-    with _bar(f"refolding {name}") as update:
-        while True:
-            job: dict[str, Any] = client.get(path)
-            update(job)
-            if job["state"] != "running":
-                return job
-            time.sleep(POLL_S)
+    then = f"the instance goes on by itself, and `refold rebuild {name}` joins it"
+    return _watch(client, path, client.get(path), f"refolding {name}", then)
+
+
+def _watch(client: Client, path: str, job: dict[str, Any], description: str, then: str) -> dict[str, Any]:
+    """Show a job's progress until it is over; the job. Ctrl-C is answered with how far it was, and ``then``."""
+    try:
+        with _bar(description) as update:
+            while job["state"] == "running":
+                update(job)
+                time.sleep(POLL_S)
+                job = client.get(path)
+    except KeyboardInterrupt as interrupt:
+        far = f"{job['events']:,} of {job['total']:,} events"
+        raise CliError(f"interrupted after {far}: {then}", INTERRUPTED) from interrupt
+    return job
 
 
 @contextmanager
@@ -163,22 +199,22 @@ def verify(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Refold into a scratch generation and compare checksums with what is live. Exit code 1 when unequal."""
+    """Refold into scratch tables and compare with what is live.
+
+    Exit code 1 when a checksum differs; the first differing rows are shown.
+    """
     with connected(data, url) as client:
         job = client.post("/v1/verify", {"projections": names or []})
-        path = f"/v1/verify/{segment(job['id'])}"
-        with _bar("verifying") as update:
-            while job["state"] == "running":
-                time.sleep(POLL_S)
-                job = client.get(path)
-                update(job)
-    if job["state"] == "failed":
-        raise CliError(f"verify could not be done: {job['error']}", NO)
-    result = job["result"]
-    if as_json:
-        print_json(result)
-    else:
-        _print_verified(result)
+        then = "nothing is changed by verifying: the instance ends it by itself, and it can be run again at any time"
+        job = _watch(client, f"/v1/verify/{segment(job['id'])}", job, "verifying", then)
+        if job["state"] == "failed":
+            raise CliError(f"verify could not be done: {job['error']}", NO)
+        result = job["result"]
+        if as_json:
+            print_json(result)
+        else:
+            _print_verified(result)
+            _hint_dead_letters(_statuses(client, [one["name"] for one in result["projections"]]))
     if not result["equal"]:
         raise typer.Exit(NO)
 
@@ -191,7 +227,24 @@ def _print_verified(result: dict[str, Any]) -> None:
     print_table(("projection", "generation", "checksum", "live and refolded"), rows)
     for one in result["projections"]:
         for difference in one["first_differences"]:
-            console().print(f"  {one['name']}: {one_line(difference, 400)}", markup=False)
+            _print_difference(one["name"], difference)
+
+
+def _print_difference(name: str, difference: dict[str, Any]) -> None:
+    """One row that differs: only its columns that do; a row that one side lacks, as such."""
+    live, refolded = difference["live"], difference["refolded"]
+    say(f"{name}, {difference['table']}, row {' / '.join(str(part) for part in difference['key'])}", style="bold")
+    if live is None or refolded is None:
+        say(f"  only {'refolded' if live is None else 'live'}: {readable(refolded if live is None else live)}")
+        return
+    unequal = [column for column in live if live[column] != refolded.get(column)]
+    for column in unequal:
+        say(f"  {column}: live {_value(live[column])}, refolded {_value(refolded.get(column))}")
+
+
+def _value(value: Any) -> str:
+    """Exactly what stands there: 1 and "1" differ."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def generations(

@@ -5,24 +5,42 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from services.cli.client import Client, connected
-from services.cli.errors import NO, UNREACHABLE, USAGE, CliError
+from services.cli.errors import INTERRUPTED, NO, UNREACHABLE, USAGE, CliError
 from services.cli.options import AsJson, Data, Url
-from services.cli.output import console, print_json, print_table, progress
-from services.cli.sending import Tally, batches, send
+from services.cli.output import hint, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
+    from services.cli.sending import Line, Tally
     from services.importers.run import ImportedRun
 
 WAIT_S = 600.0
 """How long ``--wait`` waits for projections that make no progress."""
+
+
+class Ack(StrEnum):
+    """When a publish is answered."""
+
+    durable = "durable"
+    fast = "fast"
+
+
+class Format(StrEnum):
+    """The formats of ``services.importers.registry``, which is slow to import."""
+
+    chat = "chat"
+    swe_agent = "swe-agent"
+    relay = "relay"
 
 
 def register(app: typer.Typer) -> None:
@@ -33,16 +51,19 @@ def register(app: typer.Typer) -> None:
 
 def publish(
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="JSON lines, one event or an array; - is stdin.")] = "-",
-    ack: Annotated[str, typer.Option(help="durable: answer when archived; fast: when the log has it.")] = "durable",
+    ack: Annotated[Ack, typer.Option(help="Answer when archived, or when the log has it.")] = Ack.durable,
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish events: CloudEvents as JSON lines, one document or an array. Exit code 1 when any was not taken."""
-    if ack not in ("durable", "fast"):
-        raise CliError(f"--ack is {ack!r}: durable or fast", USAGE)
+    """Publish events: CloudEvents, as JSON lines or an array.
+
+    Exit code 1 when any was not taken; the others are.
+    """
+    from services.cli.sending import Tally, batches, send
+
     tally = Tally()
-    with connected(data, url) as client:
+    with connected(data, url) as client, _taken_so_far(tally):
         for batch in batches(_lines(file)):
             for outcome in send(client, batch, ack=ack, waiting=_say):
                 tally.add(outcome)
@@ -54,22 +75,43 @@ def publish(
         raise typer.Exit(NO)
 
 
-def _lines(file: str) -> Iterator[bytes]:
-    """Each event of the source as JSON text, unread: the door judges it."""
+@contextmanager
+def _taken_so_far(tally: Tally) -> Iterator[None]:
+    """Answer Ctrl-C with what was taken until then."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise CliError(
+            f"interrupted: {tally.taken:,} events were taken; run it again at any time, "
+            "what was taken is recognised by its id and not doubled",
+            INTERRUPTED,
+        ) from interrupt
+
+
+def _lines(file: str) -> Iterator[Line]:
+    """Each event of the source as JSON text: the door judges it."""
+    from services.cli.sending import read_line
+
     try:
         source = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed with the process
-        first = b""
+        number, first = 0, b""
         while not first.strip():
-            first = source.readline()
+            number, first = number + 1, source.readline()
             if not first:
                 return
+        rest: Iterable[bytes] = source
         if first.lstrip().startswith(b"[") or not _complete(first):
-            yield from _documents(first + source.read(), file)
-            return
-        yield first.strip()
-        for line in source:
+            whole = first + source.read()
+            document = _document_of(whole)
+            if document is not None:
+                yield from document
+                return
+            _check_lines(whole, file)
+            rest = whole[len(first) :].splitlines(keepends=True)
+        yield read_line(first.strip(), f"line {number}")
+        for later, line in enumerate(rest, number + 1):
             if line.strip():
-                yield line.strip()
+                yield read_line(line.strip(), f"line {later}")
     except OSError as error:
         raise CliError(f"cannot read {file}: {error.strerror}", USAGE) from error
 
@@ -84,26 +126,46 @@ def _complete(line: bytes) -> bool:
     return True
 
 
-def _documents(raw: bytes, file: str) -> Iterator[bytes]:
+def _document_of(raw: bytes) -> list[Line] | None:
+    """The events of a text that is one JSON document; None when it is none."""
     import msgspec
 
+    from services.cli.sending import Line
+
     try:
-        if raw.lstrip().startswith(b"["):
-            yield from (bytes(item) for item in msgspec.json.decode(raw, type=list[msgspec.Raw]))
-        else:
-            yield bytes(msgspec.json.decode(raw, type=msgspec.Raw))
-    except (msgspec.DecodeError, RecursionError) as error:
+        if not raw.lstrip().startswith(b"["):
+            return [Line(bytes(msgspec.json.decode(raw, type=msgspec.Raw)))]
+        items = msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return [Line(bytes(item), f"item {number}") for number, item in enumerate(items, 1)]
+
+
+def _check_lines(raw: bytes, file: str) -> None:
+    """Raise CliError when a text looks like one broken document rather than lines of which some are bad."""
+    lines = [line.strip() for line in raw.splitlines() if line.strip()]
+    alone = len(lines) == 1 or any(line.startswith(b"{") and _complete(line) for line in lines)
+    if alone and lines[0] not in (b"[", b"{"):
+        return
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError) as error:
         raise CliError(f"{file}: neither JSON lines nor a JSON document: {error}", USAGE) from error
 
 
 def _report(tally: Tally) -> None:
     parts = [f"{count:,} {status}" for status, count in sorted(tally.counts.items())]
-    console().print(", ".join(parts) or "no events")
+    say(", ".join(parts) or "no events")
+    for note, count in tally.notes.most_common(10):
+        say(f"{count:,} event{'' if count == 1 else 's'} {note}", style="yellow")
     if tally.failures:
-        rows = [(one.get("id"), one["status"], one.get("code"), one.get("message")) for one in tally.failures[:20]]
-        print_table(("event", "outcome", "code", "why"), rows)
+        rows = [
+            (one.get("where"), one.get("id"), one["status"], one.get("code"), one.get("message"))
+            for one in tally.failures[:20]
+        ]
+        print_table(("where", "event", "outcome", "code", "why~"), rows)
     if tally.failed > 20:
-        console().print(f"and {tally.failed - 20:,} more; `refold refused` lists what is kept")
+        say(f"and {tally.failed - 20:,} more; `refold refused` lists what is kept")
 
 
 def _say(why: str) -> None:
@@ -112,7 +174,7 @@ def _say(why: str) -> None:
 
 def import_(
     path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A file, or a folder of files.")],
-    format: Annotated[str, typer.Option("--format", help="chat, swe-agent or relay.")],
+    format: Annotated[Format, typer.Option("--format", help="What they are.")],
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many runs.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every projection has it.")] = False,
     agent: Annotated[str, typer.Option(help="Name of the agent, in place of the source's.")] = "",
@@ -121,20 +183,22 @@ def import_(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import recorded trajectories. Ids come from the content: importing again changes nothing."""
+    """Import recorded trajectories; again changes nothing.
+
+    Ids come from the content, so what is there already is recognised.
+    """
     from events.errors import SetupError
+    from services.cli.sending import Tally
     from services.importers.registry import FORMATS, files
 
-    if format not in FORMATS:
-        raise CliError(f"--format is {format!r}: one of {', '.join(FORMATS)}", USAGE)
     try:
         found = files(path, FORMATS[format])
     except SetupError as error:
         raise CliError(str(error), USAGE) from error
-    source = _Source(found, format, agent, limit, _moment(start))
+    source, tally = _Source(found, format, agent, limit, _moment(start)), Tally()
     started = time.monotonic()
-    with connected(data, url) as client:
-        tally = _send_all(client, source)
+    with connected(data, url) as client, _taken_so_far(tally):
+        _send_all(client, source, tally)
         if wait:
             wait_for_projections(client)
     seconds = time.monotonic() - started
@@ -168,6 +232,7 @@ class _Source:
         self.files_read = 0
         self.runs: list[str] = []
         self.events = 0
+        self.undated = 0
         self.skipped: list[tuple[str, str, str]] = []
 
     def read(self) -> Iterator[ImportedRun]:
@@ -181,32 +246,33 @@ class _Source:
                     continue
                 self.runs.append(item.run)
                 self.events += len(item.events)
+                self.undated += item.synthetic and self.start is None
                 yield item if self.start is None else item.starting_at(self.start)
                 if self.limit is not None and len(self.runs) >= self.limit:
                     return
             self.files_read += 1
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[Line]:
+        from services.cli.sending import Line
+
         for run in self.read():
             # ASCII JSON: lone surrogates of odd sources reach the door as escapes, where they have their defined form
-            yield from (json.dumps(event).encode() for event in run.events)
+            yield from (Line(json.dumps(event).encode()) for event in run.events)
 
 
-def _send_all(client: Client, source: _Source) -> Tally:
-    tally = Tally()
-    with progress("events") as bar:
-        task = bar.add_task("importing", total=None, rate="-")
+def _send_all(client: Client, source: _Source, tally: Tally) -> None:
+    from services.cli.sending import batches, send
+
+    with progress("files") as bar:
+        task = bar.add_task("importing", total=len(source.files), rate="-")
         started = time.monotonic()
         for batch in batches(source.lines()):
             for outcome in send(client, batch, ack="durable", waiting=_say):
                 tally.add(outcome)
             done = tally.counts.total()
-            rate = done / max(time.monotonic() - started, 1e-9)
-            read = max(source.files_read, 0)
-            total = source.events if read == len(source.files) else None
-            name = f"importing {len(source.runs):,} runs, {read}/{len(source.files)} files"
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f}", description=name)
-    return tally
+            rate = f"{done / max(time.monotonic() - started, 1e-9):,.0f}"
+            name = f"importing {done:,} events of {len(source.runs):,} runs"
+            bar.update(task, completed=source.files_read, rate=rate, description=name)
 
 
 def wait_for_projections(client: Client) -> None:
@@ -236,6 +302,7 @@ def _document(source: _Source, tally: Tally, seconds: float) -> dict[str, Any]:
         "runs": source.runs,
         "events": source.events,
         "outcomes": dict(tally.counts),
+        "undated_runs": source.undated,
         "skipped": [{"file": file, "part": part, "reason": reason} for file, part, reason in source.skipped],
         "failures": tally.failures,
         "seconds": round(seconds, 3),
@@ -244,12 +311,15 @@ def _document(source: _Source, tally: Tally, seconds: float) -> dict[str, Any]:
 
 def _summary(source: _Source, tally: Tally, seconds: float) -> None:
     rate = source.events / max(seconds, 1e-9)
-    console().print(f"{len(source.runs):,} runs, {source.events:,} events in {seconds:.1f} s ({rate:,.0f} events/s)")
+    say(f"{len(source.runs):,} runs, {source.events:,} events in {seconds:.1f} s ({rate:,.0f} events/s)")
     _report(tally)
+    if source.undated:
+        from services.importers.run import CLOCK_BASE
+
+        which = "" if source.undated == len(source.runs) else f" of {source.undated:,} runs"
+        say(f"no times in the source{which}: dated from {CLOCK_BASE:%Y-%m-%d}; `--start now` dates them from now")
     if source.skipped:
-        reasons: dict[str, int] = {}
-        for _, _, reason in source.skipped:
-            reasons[reason] = reasons.get(reason, 0) + 1
-        print_table(("skipped#", "why"), [(count, reason) for reason, count in reasons.items()])
+        reasons = Counter(reason for _, _, reason in source.skipped)
+        print_table(("skipped#", "why~"), [(count, reason) for reason, count in reasons.items()])
     if source.runs:
-        console().print(f"[dim]look at one: refold events --run {source.runs[0]}[/dim]")
+        hint(f"look at one: refold events --run {source.runs[0]}")

@@ -1,4 +1,4 @@
-"""``refold runs``, ``events``, ``task``, ``resume``, ``cards``, ``settlements``, ``beliefs``: reading."""
+"""``refold runs``, ``events``, ``task``, ``resume``, ``cards``, ``settlements``, ``beliefs``, ``rows``: reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import console, one_line, print_fields, print_json, print_lines, print_table
+from services.cli.output import hint, one_line, piped, print_fields, print_json, print_lines, print_table, readable
 
 Run = Annotated[str, typer.Option("--run", metavar="ID", help="The run.")]
 
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command("cards")(cards)
     app.command("settlements")(settlements)
     app.command("beliefs")(beliefs)
+    app.command("rows")(rows)
 
 
 def runs(
@@ -38,22 +39,26 @@ def runs(
     if as_json:
         print_lines(found)
         return
-    rows = [(one["run"], one["attempt"], one["agent"], one["started"][:19], one_line(one["goal"], 60)) for one in found]
-    print_table(("run", "attempt#", "agent", "started", "goal"), rows, empty="no runs yet")
+    rows = [(one["run"], one["attempt"], one["agent"], _second(one["started"]), one_line(one["goal"])) for one in found]
+    print_table(("run", "attempt#", "agent~", "started", "goal~"), rows, empty="no runs yet")
 
 
 def events(run: Run, limit: Limit = None, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List the events of a run, in log order, with their verdicts."""
+    """List the events of a run, as they were received."""
     with connected(data, url) as client:
         found = client.items(f"/v1/runs/{segment(run)}/events", limit)
         if as_json:
             print_lines(found)
             return
         rows = [
-            (one.get("seq"), one["time"][11:23], one["type"], one_line(one["data"], 200), _verdict(one))
-            for one in found
+            (one.get("seq"), _clock(one["time"]), one["type"], one_line(one["data"]), _verdict(one)) for one in found
         ]
-    print_table(("seq#", "time", "type", "data~", ""), rows)
+    print_table(("seq#", "time", "type", "data~", "verdict"), rows)
+
+
+def _clock(time: str) -> str:
+    """The time of day for people, all of it for programs."""
+    return time if piped() else time[11:23]
 
 
 def _verdict(event: dict[str, str]) -> str:
@@ -71,7 +76,7 @@ def task(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False
         print_json(found)
         return
     _print_task(found)
-    rows = [(one["attempt"], one["run"], one.get("started"), _end(one)) for one in found["runs"]]
+    rows = [(one["attempt"], one["run"], _second(one.get("started")), _end(one)) for one in found["runs"]]
     print_table(("attempt#", "run", "started", "end"), rows, title="Runs", empty="no runs")
     _print_decisions(found)
 
@@ -84,14 +89,14 @@ def resume(task: Task, data: Data = None, url: Url = None, as_json: AsJson = Fal
         print_json(found)
         return
     _print_task(found)
-    rows = [(one["step"], one["status"], one_line(one.get("summary"), 120)) for one in found["finished_steps"]]
-    print_table(("finished step", "", "summary~"), rows, title="Never repeat", empty="no step is finished")
-    calls = [(one["name"], one_line(one.get("arguments"), 120), one["status"]) for one in found["in_flight"]]
+    rows = [(one["step"], one["status"], one_line(one.get("summary"))) for one in found["finished_steps"]]
+    print_table(("finished step", "status", "summary~"), rows, title="Never repeat", empty="no step is finished")
+    calls = [(one["name"], one_line(one.get("arguments")), one["status"]) for one in found["in_flight"]]
     if calls:
-        print_table(("call", "arguments~", "status"), calls, title="In flight")
+        print_table(("call", "arguments~", "status~"), calls, title="In flight")
     session = (found["session_state"] or {}).get("state") or {}
     print_fields("Session", [(name, session.get(name)) for name in ("goal", "current_phase", "pending_task")])
-    console().print(f"[dim]go on as attempt {found['next_attempt']}; --json has all of it[/dim]")
+    hint(f"go on as attempt {found['next_attempt']}; --json has all of it")
 
 
 def _print_task(found: dict[str, Any]) -> None:
@@ -101,8 +106,8 @@ def _print_task(found: dict[str, Any]) -> None:
         found["task"],
         [
             ("status", found["status"]),
-            ("why", " ".join(part for part in (found["reason"], one_line(found["detail"], 200)) if part)),
-            ("goal", one_line(found["goal"], 300)),
+            ("why", " ".join(part for part in (found["reason"], one_line(found["detail"])) if part)),
+            ("goal", one_line(found["goal"])),
             ("at step", found["cursor"] or found["current_step"]),
             ("so far", counts),
             ("blockers", [one["blocker"] for one in found["blockers"] if one["open"]]),
@@ -110,27 +115,30 @@ def _print_task(found: dict[str, Any]) -> None:
             ("note", _note(found["read"])),
         ],
     )
-    rows = [
-        (one["step"], one["status"], one_line(one.get("title") or one.get("summary"), 120)) for one in found["plan"]
-    ]
+    rows = [(one["step"], one["status"], one_line(one.get("title") or one.get("summary"))) for one in found["plan"]]
     if rows:
         print_table(("step", "status", "what~"), rows, title="Plan")
 
 
 def _print_decisions(found: dict[str, Any]) -> None:
-    rows = [(one_line(one["chosen"], 70), one_line(one.get("rationale"), 200)) for one in found["decisions"][-10:]]
+    rows = [(one_line(one["chosen"]), one_line(one.get("rationale"))) for one in found["decisions"][-10:]]
     if rows:
-        print_table(("decided", "because~"), rows, title="Latest decisions")
+        print_table(("decided~", "because~"), rows, title="Latest decisions")
 
 
 def _end(run: dict[str, Any]) -> str:
     return run.get("reason") or ("over" if run["over"] else "goes on")
 
 
+def _second(time: str | None) -> str:
+    """A time without its fraction."""
+    return (time or "")[:19]
+
+
 def _note(read: dict[str, Any]) -> str:
     """What must be known about the read model that answered; empty when all is well."""
     said = {
-        "stale": "made by other code: run `refold rebuild`",
+        "stale": "made by other code, see `refold status`",
         "incomplete": "incomplete: an event could not be folded, see `refold deadletters list`",
     }
     notes = [text for name, text in said.items() if read[name]]
@@ -148,11 +156,13 @@ def cards(
     """List the memory cards of a task, the most valuable first."""
     with connected(data, url) as client:
         found = list(client.items("/v1/cards", limit, task=task, status="" if every else "active"))
+        if not found:
+            client.get(f"/v1/tasks/{segment(task)}")  # no cards is an answer, no such task is none
     if as_json:
         print_lines(found)
         return
     rows = [(one["value"], one["uses"], one["source"], ", ".join(one["reasons"]), one["summary"]) for one in found]
-    print_table(("value#", "used#", "from", "why", "summary~"), rows, empty=f"task {task} has no cards")
+    print_table(("value#", "used#", "from~", "why~", "summary~"), rows, empty=f"task {task} has no cards")
 
 
 def settlements(
@@ -163,7 +173,10 @@ def settlements(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the notes that a run left, or the state that the next context of a session starts from."""
+    """Show the notes that a run left, or a session's state.
+
+    The state of a session is what its next context starts from.
+    """
     if (run is None) == (session is None):
         raise CliError("give --run or --session", USAGE)
     with connected(data, url) as client:
@@ -185,7 +198,7 @@ def settlements(
             *((name.replace("_", " "), state.get(name)) for name in _STATE_FIELDS),
             ("reflections", found.get("reflections")),
             ("learnings", found.get("learnings")),
-            ("since then", [one_line(one["evidence"], 200) for one in found.get("evidence_since", [])]),
+            ("since then", [readable(one["evidence"]) for one in found.get("evidence_since", [])]),
             ("note", _note(found["read"])),
         ],
     )
@@ -211,14 +224,69 @@ def beliefs(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what an agent or a user's agents have learned (neither: the organisation's), the most confident first."""
+    """List what an agent has learned, the most confident first.
+
+    Or what was learned of a user; with neither, what the organisation has.
+    """
     with connected(data, url) as client:
         found = list(client.items("/v1/beliefs", limit, agent=agent, user=user))
     if as_json:
         print_lines(found)
         return
     rows = [
-        (f"{one['confidence']:.2f}", one["status"], one["supports"], one["against"], one["statement"] or one["belief"])
+        (f"{one['confidence']:.2f}", one["status"], one["supports"], one["against"],
+         _second(one.get("last_verified")), one["statement"] or one["belief"])
         for one in found
-    ]
-    print_table(("confidence#", "status", "for#", "against#", "statement~"), rows, empty="no beliefs yet")
+    ]  # fmt: skip
+    print_table(("confidence#", "status", "for#", "against#", "last seen", "statement~"), rows, empty="no beliefs yet")
+
+
+def rows(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The projection.")],
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One of its tables; needless for one.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Rows of this partition key alone.")] = None,
+    limit: Limit = 100,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List rows of any projection, your own included.
+
+    Without TABLE, a projection of several lists its tables.
+    """
+    with connected(data, url) as client:
+        path = f"/v1/projections/{segment(name)}/tables"
+        tables = client.get(path)["items"]
+        if table is None and len(tables) > 1:
+            _print_tables(tables, as_json)
+            return
+        chosen = table or tables[0]["table"]
+        found = list(client.items(f"{path}/{segment(chosen)}", limit, key=key))
+    order: list[str] = next((one["order"] for one in tables if one["table"] == chosen), [])
+    if as_json:
+        print_lines(found)
+    else:
+        _print_rows(found, order)
+        if limit is not None and len(found) == limit:
+            hint(f"the first {limit}; `--limit` shows more")
+
+
+def _print_tables(tables: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_lines(tables)
+    else:
+        print_table(("table", "columns~"), [(one["table"], ", ".join(one["columns"])) for one in tables])
+
+
+def _print_rows(found: list[dict[str, Any]], order: list[str]) -> None:
+    columns = list(found[0]) if found else order
+    if len(columns) > MOST_COLUMNS and not piped():
+        for one in found:
+            print_fields(" / ".join(str(one[name]) for name in order), one.items())
+        return
+    marked = [column if column in order else f"{column}~" for column in columns]
+    print_table(marked, [[one_line(one[column]) for column in columns] for one in found], empty="no rows")
+
+
+MOST_COLUMNS = 8
+"""Rows of more columns are shown one below the other."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.instance import Instance, refold, running_instance, until
+from services.cli.machine import Role
+from services.cli.publish import Format
+from services.importers.registry import FORMATS
+from services.roles import ROLES
+from tests.instance import REFOLD, ROOT, Instance, environment, refold, running_instance, until
 
 IMPORTS = Path(__file__).parent.parent / "fixtures" / "imports"
 
@@ -41,7 +47,7 @@ def a_run(instance: Instance, stem: str) -> str:
 
 
 COMMANDS = """
-up demo worker doctor publish import runs events task resume cards settlements beliefs
+up demo worker doctor publish import runs events task resume cards settlements beliefs rows
 status rebuild verify generations deadletters refused
 """
 
@@ -56,6 +62,16 @@ def test_help_is_quick_and_names_every_command() -> None:
     assert spent_s() - before < 0.5
     for command in COMMANDS.split():
         assert f"  {command} " in done.stdout.decode()
+    assert "..." not in done.stdout.decode().partition("Commands:")[2], "no summary is cut"
+
+
+def test_version_and_choices() -> None:
+    assert refold("--version").stdout.startswith(b"refold ")
+    assert b"chat|swe-agent|relay" in refold("import", "--help").stdout
+    assert b"archiver|inbox|projector|reactors|api" in refold("worker", "--help").stdout
+    # what the command line offers is what there is
+    assert [one.value for one in Format] == list(FORMATS)
+    assert [one.value for one in Role] == list(ROLES)
 
 
 def test_importing_again_changes_nothing(instance: Instance) -> None:
@@ -136,8 +152,17 @@ def test_rebuild_swaps_the_generation(instance: Instance) -> None:
     assert generation() == before + 1
     listed = lines(instance.refold("generations", "settlements", "--json"))
     assert [one["state"] for one in listed] == ["active", "retired"]
-    assert instance.refold("rebuild", "nothing").returncode == 1
     assert instance.refold("rebuild").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["rebuild x", "verify x", "generations x", "rows x", "rows task_state x", "deadletters list --projection x"],
+)
+def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(instance: Instance, command: str) -> None:
+    done = instance.refold(*command.split())
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"task_state" in done.stderr
 
 
 def test_publish_json_lines_from_stdin_and_an_array_from_a_file(instance: Instance, tmp_path: Path) -> None:
@@ -167,9 +192,60 @@ def test_publish_tells_each_bad_event_and_exits_1(instance: Instance) -> None:
     shown = instance.refold("publish", stdin=bad[1].encode())
     assert shown.returncode == 1
     assert b"NaN" in shown.stdout
+    assert b"line 1" in shown.stdout
     assert instance.refold("publish", "/nowhere.json").returncode == 2
     assert instance.refold("publish", "--ack", "maybe").returncode == 2
     assert instance.refold("publish", stdin=b"").returncode == 0
+
+
+@pytest.mark.parametrize("bad", ["not json", '{"id": "x"', '{"id": "x"}, {"id": "y"}', '["x"', "]"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_bad_line_is_named_wherever_it_stands(instance: Instance, tmp_path: Path, bad: str, place: int) -> None:
+    """C26: the same answer for the first line and a later one; the others are stored."""
+    texts = [json.dumps(instance.event(instance.name())) for _ in range(2)]
+    texts.insert(place, bad)
+    (tmp_path / "events.jsonl").write_text("\n\n" + "\n".join(texts) + "\n")
+    done = instance.refold("publish", str(tmp_path / "events.jsonl"), "--json")
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, len(outcomes)) == (1, 3)
+    refused = outcomes.pop(place)
+    assert (refused["status"], refused["code"], refused["where"]) == ("refused", "bad_json", f"line {place + 3}")
+    assert [one["status"] for one in outcomes] == ["stored", "stored"]
+
+
+def test_a_broken_document_is_one_line_that_says_where(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "events.json").write_text('[\n  {"id": "a"},\n  {"id": }\n]')
+    done = instance.refold("publish", str(tmp_path / "events.json"))
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"line 3" in done.stderr
+
+
+def test_ctrl_c_says_what_was_taken_and_that_again_is_harmless(instance: Instance, tmp_path: Path) -> None:
+    run = instance.name()
+    command = [*REFOLD, "publish", "--data", str(instance.data)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        batch = b"".join(json.dumps(instance.event(run)).encode() + b"\n" for _ in range(501))
+        process.stdin.write(batch)
+        process.stdin.flush()
+        until(lambda: instance.http.get(f"/v1/runs/{run}").status_code == 200)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+        assert process.wait(30) == 130
+    assert said.count("\n") == 1
+    assert "500 events were taken" in said and "not doubled" in said
+
+
+def test_imported_runs_without_times_say_so(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "when was that?"}]')
+    arguments = ("import", str(tmp_path / "talk.json"), "--format", "chat")
+    assert b"dated from 2024-01-01; `--start now` dates them from now" in instance.refold(*arguments).stdout
+    assert b"no times" not in instance.refold(*arguments, "--start", "now").stdout
+    relay = instance.refold("import", str(IMPORTS / "relay"), "--format", "relay")
+    assert b"no times" not in relay.stdout
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b?c#d", "%2F", "--help", "{p}"])
@@ -213,28 +289,54 @@ def test_the_address_by_option_and_environment(instance: Instance, tmp_path: Pat
 
 
 def test_unknown_things_are_a_plain_no(instance: Instance) -> None:
-    for command in (["task", "nobody"], ["events", "--run", "nobody"], ["settlements", "--run", "nobody"]):
+    for command in (
+        ["task", "nobody"], ["events", "--run", "nobody"], ["settlements", "--run", "nobody"],
+        ["cards", "--task", "nobody"],
+    ):  # fmt: skip
         done = instance.refold(*command)
         assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
-    assert b"nothing saved for task" in instance.refold("task", "nobody").stderr
+    assert instance.refold("task", "nobody").stderr == b"refold: nothing saved for task 'nobody'\n"
 
 
-def test_tables_fit_100_columns(instance: Instance) -> None:
+def test_rows_of_any_projection(instance: Instance) -> None:
+    run = a_run(instance, "one-")
+    tables = {one["table"]: one for one in lines(instance.refold("rows", "task_state", "--json"))}
+    assert {"tasks", "runs", "steps", "calls"} <= tables.keys()
+    assert tables["runs"]["order"] == ["key", "run"]
+    found = lines(instance.refold("rows", "task_state", "runs", "--key", f"task/{run}", "--json"))
+    assert [one["run"] for one in found] == [run]
+    assert "org" not in found[0]
+    names, *rows = instance.refold("rows", "task_state", "calls", "--limit", "2").stdout.decode().splitlines()
+    assert len(rows) == 2
+    assert all(row.count("\t") == names.count("\t") for row in rows)
+
+
+def test_tables_fit_the_columns_that_are_said(instance: Instance) -> None:
     run = a_run(instance, "traj_tide")
     for command in (
         ["status"], ["runs"], ["generations"], ["verify"], ["beliefs", "--agent", "assistant"], ["task", run],
         ["resume", run], ["cards", "--task", run], ["events", "--run", run], ["settlements", "--run", run],
-        ["deadletters", "list"], ["refused"], ["doctor"],
+        ["deadletters", "list"], ["refused"], ["doctor"], ["rows", "task_state"], ["rows", "task_state", "runs"],
     ):  # fmt: skip
-        done = instance.refold(*command)
+        done = refold(*command, REFOLD_DATA=str(instance.data), COLUMNS="100")
         assert done.returncode == 0, (command, done.stderr)
-        assert max(len(line) for line in done.stdout.decode().splitlines()) <= 100, command
+        found = done.stdout.decode().splitlines()
+        # names are shown whole, so a list of refused events with long ones may be wider
+        assert max(len(line) for line in found) <= (130 if command == ["refused"] else 100), command
+
+
+def test_a_program_reads_whole_rows(instance: Instance) -> None:
+    names, *rows = instance.refold("runs").stdout.decode().splitlines()
+    assert names == "run\tattempt\tagent\tstarted\tgoal"
+    runs = lines(instance.refold("runs", "--json"))
+    assert [row.split("\t")[0] for row in rows] == [one["run"] for one in runs]
+    assert [row.split("\t")[4] for row in rows] == [" ".join(one["goal"].split()) for one in runs]
 
 
 def test_doctor_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
     good = document(refold("doctor", "--data", str(tmp_path), "--json", REFOLD_HTTP_PORT="0"))
     assert good["ok"] is True
-    assert {"versions", "data folder", "disk", "Redis", "SQLite", "store", "port", "embeddings"} == {
+    assert {"versions", "settings", "data folder", "disk", "Redis", "SQLite", "store", "port", "embeddings"} == {
         one["name"] for one in good["checks"]
     }
     bad = document(refold("doctor", "--json", REDIS_URL="redis://127.0.0.1:9", REFOLD_HTTP_PORT="0"), exit_code=1)
@@ -242,3 +344,18 @@ def test_doctor_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
     assert redis["state"] == "bad"
     assert "REDIS_URL" in redis["advice"]
     assert refold("doctor", REFOLD_WORKERS="many").returncode == 2
+    text = refold("doctor", "--data", str(tmp_path), REFOLD_HTTP_PORT="0", REFOLD_LEASE="3").stdout.decode()
+    assert "REFOLD_LEASE (is it REFOLD_LEASE_S?)" in text
+    assert "a new one gets 8" in text
+    assert "a new one gets 3" in refold("doctor", "--data", str(tmp_path), REFOLD_PARTITIONS="3").stdout.decode()
+
+
+def test_a_wrong_option_is_named_as_it_is_written(tmp_path: Path) -> None:
+    done = refold("up", "--http", "99999", "--data", str(tmp_path))
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"--http is '99999'" in done.stderr
+
+
+def test_a_mistyped_setting_is_warned_of(tmp_path: Path) -> None:
+    done = refold("worker", "--data", str(tmp_path), REFOLD_PARTITION="3")
+    assert b"warning: REFOLD_PARTITION (is it REFOLD_PARTITIONS?) is set, but no setting" in done.stderr
