@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,15 +34,11 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        url = f"http://127.0.0.1:{port}"
-        self.environ = environment(
-            PATH=path, REFOLD_HTTP_PORT=str(port), REFOLD_URL=url, REFOLD_SPOOL=str(folder / "spool")
-        )
+        # any free port, another one at each start: commands and agents find the instance by its folder
+        self.environ = environment(PATH=path, REFOLD_HTTP_PORT="0", REFOLD_SPOOL=str(folder / "spool"))
         self._up: subprocess.Popen[str] | None = None
+        self._url = ""
 
     def type(self, language: str, text: str) -> str:
         """Run one block; what it wrote. Fails when it fails."""
@@ -76,13 +71,16 @@ class Reader:
         assert self._up.stdout is not None
         ready = self._up.stdout.readline()
         assert ready.startswith("ready "), (self.folder / "up.log").read_text()
+        self._url = ready.split()[1]
         return ready
 
     def _run(self, command: list[str], folder: Path) -> str:
         # into a file, so that what a block leaves in the background does not hold the pipe open
         with (self.folder / "typed.log").open("w+") as out:
+            # what cannot look into the folder is told where the instance is
+            told = {"REFOLD_URL": self._url} if "REFOLD_URL" in command[-1] else {}
             done = subprocess.run(
-                command, cwd=folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                command, cwd=folder, env=self.environ | told, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 timeout=100, check=False,
             )  # fmt: skip
             out.seek(0)
