@@ -31,6 +31,7 @@ from events.keys import partition_of
 from events.log.identity import claim
 from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
+from events.registry import note_on
 from events.tokens import write_token
 
 Ack = Literal["durable", "fast"]
@@ -52,7 +53,8 @@ class Outcome:
     ``stored`` and ``duplicate`` are durable, ``accepted`` (with ``ack=fast``) is on the log but may still be lost.
     ``conflict`` and ``refused`` are not stored, but kept for inspection; ``code``, ``field`` and ``message`` say why.
     ``token`` is what a read takes as ``after=``; of a duplicate or a conflict it names the first event. ``winner`` and
-    ``attempt`` name the run that holds the task, where an attempt conflicts or was superseded.
+    ``attempt`` name the run that holds the task, where an attempt conflicts or was superseded. ``note`` says what the
+    publisher of an event that was taken should know: that no read model of this version understands its type.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Outcome:
     token: str = ""
     winner: str = ""
     attempt: int = 0
+    note: str = ""
 
 
 class NotDurable(Transient):
@@ -271,7 +274,7 @@ def _settled(a: Appended, first: store.First, ours: Position | None) -> Outcome:
         return Outcome(a.event.id, "conflict", "conflict", message, "id", token)
     # an earlier first was there before us; a later one is our own, carried over by recovery
     stored = ours is not None and first.position >= ours
-    return Outcome(a.event.id, "stored" if stored else "duplicate", token=token)
+    return Outcome(a.event.id, "stored" if stored else "duplicate", token=token, note=note_on(a.event.type))
 
 
 def _not_stored(a: Appended) -> Outcome:
@@ -286,7 +289,8 @@ def _provisional(a: Appended) -> Outcome:
     token = write_token([(a.partition, a.position)])
     if a.status == "conflict":
         return Outcome(a.event.id, "conflict", "conflict", a.message, "id", token)
-    return Outcome(a.event.id, "accepted" if a.status == "stored" else "duplicate", token=token)
+    status: Status = "accepted" if a.status == "stored" else "duplicate"
+    return Outcome(a.event.id, status, token=token, note=note_on(a.event.type))
 
 
 def _id_of(raw: Any) -> str:

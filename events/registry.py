@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -88,6 +90,22 @@ _TYPES = (
 )
 
 EVENT_TYPES: Mapping[str, EventType] = {t.name: t for t in _TYPES}
+
+
+_LONGEST = 2 * max(map(len, EVENT_TYPES))
+
+
+@lru_cache(maxsize=1024)
+def note_on(type: str) -> str:
+    """What to tell the publisher of an event: empty for a known type, else that this version does not know it.
+
+    >>> note_on("run.startd")
+    'of a type this version does not know: run.startd (is it run.started?); stored and ignored by read models'
+    """
+    if type in EVENT_TYPES:
+        return ""
+    near = "".join(f" (is it {name}?)" for name in get_close_matches(type[:_LONGEST], EVENT_TYPES, 1, 0.8))
+    return f"of a type this version does not know: {type}{near}; stored and ignored by read models"
 
 
 def decode_data(kind: EventType, version: int, data: str | bytes) -> Payload:

@@ -177,13 +177,14 @@ class ReadModels:
             state = "stale"
         elif paused:
             state = "paused"
-        reason = paused or (_why_stale(name, rebuilding=building is not None) if opened.stale else "")
+        reason = paused or (why_stale(name, rebuilding=building is not None) if opened.stale else "")
         return ProjectionStatus(
             name, opened.generation.number, state, sum(behind.values()), waiting_s, letters, parked, reason, progress
         )
 
 
-def _why_stale(name: str, *, rebuilding: bool) -> str:
+def why_stale(name: str, *, rebuilding: bool) -> str:
+    """What is said of a generation that other code made."""
     return "made by other code: " + ("it is being rebuilt" if rebuilding else f"run `refold rebuild {name}`")
 
 

@@ -29,10 +29,9 @@ from projections.registry import load_projections
 from services.embedded.redis_server import provide_redis
 from services.reactors.checkpoints import introduce
 from services.reactors.registry import REACTORS
-from services.settings import Settings
+from services.settings import NEW_LOG_PARTITIONS, Settings
 from services.supervisor import Supervisor
 
-NEW_LOG_PARTITIONS = 8
 REDIS_TIMEOUT_S = 10.0
 REDIS_CONNECTIONS = 256
 

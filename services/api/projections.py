@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from projections import generations
 from projections.generations import Generation
-from projections.read_models import ProjectionStatus
+from projections.read_models import ProjectionStatus, why_stale
 from services.api.deps import BackendDep
 from services.api.jobs import Job, Jobs
 from services.api.listings import rfc3339
@@ -36,10 +36,15 @@ def known(backend: Backend, name: str) -> str:
 @router.get("/v1/projections")
 async def list_(
     backend: BackendDep,
+    request: Request,
     after: Annotated[str | None, Query(description="Position token; `reached` tells who has passed it")] = None,
 ) -> dict[str, Any]:
     """Every read model: its generation, how far it is behind, what it waits for."""
-    items = [_status(status) for status in await backend.read_models.status()]
+    jobs = _jobs(request)
+    items = [
+        _status(status, begun=jobs.running("rebuild", status.name) is not None)
+        for status in await backend.read_models.status()
+    ]
     if after:
         for item in items:
             item["reached"] = item["state"] != "missing" and await _reached(backend, item["name"], after)
@@ -50,16 +55,18 @@ async def _reached(backend: Backend, name: str, after: str) -> bool:
     return (await backend.read_models.read(name, lambda _: None, after, 0)).reached
 
 
-def _status(status: ProjectionStatus) -> dict[str, Any]:
+def _status(status: ProjectionStatus, *, begun: bool) -> dict[str, Any]:
+    """``begun``: a process that will rebuild it has started, though no generation is registered yet."""
+    begins = begun and status.state == "stale"
     return {
         "name": status.name,
         "generation": status.generation or None,
         "lag_events": status.lag_events,
         "lag_s": round(status.lag_s, 3),
-        "state": status.state,
+        "state": "rebuilding" if begins else status.state,
         "dead_letters": status.dead_letters,
         "parked_keys": status.parked_keys,
-        "hint": status.reason,
+        "hint": why_stale(status.name, rebuilding=True) if begins else status.reason,
         "rebuild": status.progress,
     }
 

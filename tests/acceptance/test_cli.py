@@ -213,6 +213,16 @@ def test_a_bad_line_is_named_wherever_it_stands(instance: Instance, tmp_path: Pa
     assert [one["status"] for one in outcomes] == ["stored", "stored"]
 
 
+def test_events_of_unknown_types_are_pointed_out(instance: Instance) -> None:
+    events = [instance.event(instance.name(), "run.startd", {}) for _ in range(2)]
+    done = instance.refold("publish", stdin="\n".join(map(json.dumps, events)).encode())
+    assert (done.returncode, done.stdout.decode().splitlines()) == (
+        0,
+        ["2 stored", "2 events of a type this version does not know: run.startd (is it run.started?); "
+         "stored and ignored by read models"],
+    )  # fmt: skip
+
+
 def test_a_broken_document_is_one_line_that_says_where(instance: Instance, tmp_path: Path) -> None:
     (tmp_path / "events.json").write_text('[\n  {"id": "a"},\n  {"id": }\n]')
     done = instance.refold("publish", str(tmp_path / "events.json"))

@@ -437,13 +437,57 @@ def test_what_other_code_made_is_rebuilt_while_it_is_read(machine: Machine, tmp_
         "PROJECTIONS = {**OLD, 'task_state': replace(OLD['task_state'], version=OLD['task_state'].version + 1)}\n"
     )
     newer = machine.up(REFOLD_PROJECTIONS="newer:PROJECTIONS", PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert len(newer.get("/v1/tasks/r1")["unplanned_steps"]) == 20
-    until(lambda: generation(newer, "task_state") == 2, 60)
+    seen = []
+
+    def rebuilt() -> bool:
+        seen.append(projection(newer, "task_state"))
+        return bool(seen[-1]["generation"] == 2)
+
+    until(rebuilt, 60)
+    waiting = [one for one in seen if one["generation"] == 1]
+    assert {(one["state"], one["hint"]) for one in waiting} == {
+        ("rebuilding", "made by other code: it is being rebuilt")
+    }, "nobody is told to do what is being done"
     assert len(newer.get("/v1/tasks/r1")["unplanned_steps"]) == 20
     assert generation(newer, "memory_cards") == 1
     assert newer.stop() == 0
 
 
+def test_rows_of_a_table_that_only_newer_code_has_must_wait(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "wider.py").write_text(
+        "from dataclasses import replace\n"
+        "from sqlalchemy import Column, MetaData, Text\n"
+        "from projections.projection import read_model_table\n"
+        "from projections.registry import PROJECTIONS as OLD\n"
+        "old = OLD['settlements']\n"
+        "extra = read_model_table(MetaData(), 'extra', Column('name', Text, primary_key=True))\n"
+        "PROJECTIONS = {**OLD, 'settlements': replace(old, tables=(*old.tables, extra))}\n"
+    )
+    redis_server = start_redis(tmp_path / "redis")
+    port = str(free_port())
+    environ = {"REDIS_URL": redis_server.url, "REFOLD_PROJECTIONS": "wider:PROJECTIONS", "REFOLD_HTTP_PORT": port}
+    api = None
+    try:
+        machine.up(REDIS_URL=redis_server.url).stop()
+        # the api alone rebuilds nothing
+        process = machine.command("worker", "--role", "api", PYTHONPATH=f"{tmp_path}:{ROOT}", **environ)
+        api = Up(process, f"http://127.0.0.1:{port}")
+        until(lambda: ready(api), 60)
+        path = f"{api.url}/v1/projections/settlements/tables/extra"
+        answer = httpx.get(path, timeout=30, trust_env=False)
+        assert (answer.status_code, answer.json()["code"]) == (503, "stale"), answer.text
+        assert projection(api, "settlements")["hint"] == "made by other code: run `refold rebuild settlements`"
+    finally:
+        if api is not None:
+            api.process.terminate()
+            api.process.communicate(timeout=30)
+        redis_server.stop()
+
+
 def generation(up: Up, name: str) -> int:
-    items = up.get("/v1/projections")["items"]
-    return int(next(item["generation"] for item in items if item["name"] == name))
+    return int(projection(up, name)["generation"])
+
+
+def projection(up: Up, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(item for item in up.get("/v1/projections")["items"] if item["name"] == name)
+    return found

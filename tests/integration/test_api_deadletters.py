@@ -60,6 +60,10 @@ def test_list_show_retry_and_discard(sick: Sick) -> None:
     assert [json.loads(line)["event_id"] for line in listed.stdout.splitlines()] == ids
     assert b"cannot stomach this" in instance.refold("deadletters", "show", letters[0]["id"]).stdout
 
+    for command in (["status"], ["verify", "fussy"], ["rebuild", "fussy"]):
+        assert b"2 dead letters: see `refold deadletters list`" in instance.refold(*command).stdout, command
+    assert b"dead letter" not in instance.refold("verify", "task_state").stdout
+
     failed = instance.refold("deadletters", "retry", letters[0]["id"])
     assert failed.returncode == 1
     sick.cure.touch()

@@ -63,6 +63,15 @@ def test_fast_is_202(instance: Instance) -> None:
     assert instance.publish(instance.event("r"), params={"ack": "maybe"}).status_code == 422
 
 
+@pytest.mark.parametrize(("ack", "status"), [("durable", "stored"), ("fast", "accepted")])
+def test_an_event_of_an_unknown_type_is_taken_with_a_note(instance: Instance, ack: str, status: str) -> None:
+    events = [instance.event(instance.name(), "run.startd", {}), instance.event(instance.name())]
+    odd, known = instance.publish(*events, params={"ack": ack}).json()["outcomes"]
+    assert (odd["status"], known["status"]) == (status, status)
+    assert "run.startd (is it run.started?)" in odd["note"]
+    assert "note" not in known
+
+
 def test_duplicate_conflict_and_another_task(instance: Instance) -> None:
     """C13: ok, duplicate, conflict kept for inspection; the same id in another task is an event of its own."""
     run, other = instance.name(), instance.name()

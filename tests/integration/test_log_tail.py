@@ -20,9 +20,7 @@ OPENED = Position(1, -1)
 async def test_exactly_what_follows(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(10)])
     found = await read(world.redis, world.log_id, 0, Position(1, 3), 4)
-    assert [p for p, _ in found] == [
-        Position(1, n) for n in (4, 5, 6, 7)
-    ]
+    assert [p for p, _ in found] == [Position(1, n) for n in (4, 5, 6, 7)]
     assert [e.id for _, e in await read(world.redis, world.log_id, 0, Position(1, 8))] == ["e9"]
     assert await read(world.redis, world.log_id, 0, Position(1, 9)) == []
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from services.cli.operate import _print_verified
 from services.cli.output import WIDTH, duration, one_line, print_fields, print_json, print_table
 
 
@@ -107,3 +108,22 @@ def test_one_line_and_durations() -> None:
     assert one_line("x" * 20, 5) == "xxxx…"
     assert one_line(None) == ""
     assert [duration(value) for value in (None, 0.25, 120, 7200)] == ["-", "0.2 s", "2.0 min", "2.0 h"]
+
+
+def test_what_differs_is_shown_column_by_column(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"org": "o", "key": "k", "status": "a", "count": 1}
+    changed = {"table": "tasks", "key": ["o", "k"], "live": row, "refolded": row | {"count": "1"}}
+    gone = {"table": "tasks", "key": ["o", "k2"], "live": None, "refolded": row}
+    _print_verified(
+        {
+            "projections": [
+                {"name": "p", "generation": 1, "checksum": "c", "equal": False, "first_differences": [changed, gone]}
+            ]
+        }
+    )
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "p, tasks, row o / k",
+        '  count: live 1, refolded "1"',
+        "p, tasks, row o / k2",
+        "  only refolded: org: o, key: k, status: a, count: 1",
+    ]

@@ -8,7 +8,7 @@ import pytest
 
 from events.errors import NewerVersion, Poison
 from events.event import Event
-from events.registry import EVENT_TYPES, EventType, decode_data, decode_payload
+from events.registry import EVENT_TYPES, EventType, decode_data, decode_payload, note_on
 from events.types.base import NonEmpty, Payload
 
 
@@ -77,3 +77,10 @@ def test_types_are_named_in_the_past_tense_of_their_family() -> None:
     for name in EVENT_TYPES:
         family, _, verb = name.partition(".")
         assert family.isidentifier() and (verb.endswith(("ed", "heartbeat", "written", "made", "given"))), name
+
+
+def test_an_unknown_type_is_noted_and_the_one_that_may_be_meant_is_named() -> None:
+    assert all(note_on(name) == "" for name in EVENT_TYPES)
+    assert "run.startd (is it run.started?)" in note_on("run.startd")
+    assert "is it" not in note_on("payroll.posted")
+    assert "is it" not in note_on("x" * 256)
