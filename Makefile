@@ -5,7 +5,10 @@ PYTHON ?= python3
 # extras of pyproject.toml to install besides, `make setup EXTRAS=[embeddings]` say (brings torch)
 EXTRAS ?=
 BIN := .venv/bin
-STAMP := .venv/.installed
+# named after the extras (`.installed-embeddings`), so that another choice of them is installed too
+comma := ,
+empty :=
+STAMP := .venv/.installed$(subst $(comma),-,$(subst [,-,$(subst ],,$(subst $(empty) $(empty),,$(EXTRAS)))))
 
 .PHONY: help setup demo test lint format bench soak clean
 
@@ -18,9 +21,10 @@ $(STAMP): pyproject.toml sdk/python/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Refold needs Python 3.11 or newer, and '$(PYTHON)' is none: install one, or name it: make PYTHON=python3.12 setup" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRAS)' --editable './sdk/python[redis]' --group dev
-	@touch $@
+	@echo "installing into .venv (about a minute)..."
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRAS)' --editable './sdk/python[redis]' --group dev
+	@touch .venv/.installed $@
 
 demo: setup  ## a small agent runs, is killed, resumes; its state is refolded and verified
 	$(BIN)/refold demo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,20 @@ def test_the_image_copies_what_exists() -> None:
     names = [name for line in lines for name in line.split()]
     assert {"events", "projections", "services", "migrations"} <= set(names)
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_other_extras_are_installed_though_the_set_up_was_done(tmp_path: Path) -> None:
+    (tmp_path / "sdk" / "python").mkdir(parents=True)
+    (tmp_path / ".venv").mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "sdk/python/pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    (tmp_path / ".venv" / ".installed").touch()
+
+    def would_run(*arguments: str) -> str:
+        command = ["make", "--dry-run", "setup", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "pip install" not in would_run()
+    assert "'.[embeddings]'" in would_run("EXTRAS=[embeddings]")
+    (tmp_path / ".venv" / ".installed-embeddings").touch()
+    assert "pip install" not in would_run("EXTRAS=[embeddings]")
