@@ -295,6 +295,17 @@ def test_unsent_events_of_earlier_attempts_are_named_with_their_place(free_port:
         assert url in str(raised.value) and str(tmp_path / "spool") in str(raised.value)
 
 
+def test_the_organisation_of_the_environment_is_acted_for(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the command line, so that the one finds what the other published."""
+    monkeypatch.setenv("REFOLD_ORG", "acme")
+    for org in ("", "globex"):
+        with make(backend.url, tmp_path, org=org) as client, client.run("g"):
+            pass
+    assert [event["org"] for event in backend.events] == ["acme", "acme", "globex", "globex"]
+
+
 def test_the_instance_of_the_data_folder_is_found(
     backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

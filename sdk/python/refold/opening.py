@@ -24,10 +24,11 @@ class Client(ABC, Generic[RunT]):
 
     ``url`` is ``http://HOST:PORT``, or left out: ``REFOLD_URL``, else the instance whose data folder is
     ``REFOLD_DATA`` or ``.refold`` here, else http://127.0.0.1:8321. ``redis://HOST:PORT`` publishes to the inbox, which
-    answers nothing: no conflicts, no ``resume=True``, no ``side_effect=True``. ``org``, ``agent``, ``user`` and
-    ``session`` stand in every event unless a run says otherwise. Events that cannot be sent wait in ``spool``: a
-    folder; True is ``REFOLD_SPOOL`` or the user's state folder, False memory only. ``ack="fast"`` takes the log's word
-    for the archive's, before a side effect too. ``timeout_s`` bounds every wait for the backend.
+    answers nothing: no conflicts, no ``resume=True``, no ``side_effect=True``. ``org`` (left out: ``REFOLD_ORG``),
+    ``agent``, ``user`` and ``session`` stand in every event unless a run says otherwise. Events that cannot be sent
+    wait in ``spool``: a folder; True is ``REFOLD_SPOOL`` or the user's state folder, False memory only.
+    ``ack="fast"`` takes the log's word for the archive's, before a side effect too. ``timeout_s`` bounds every wait
+    for the backend.
 
     Raises ValueError for an address or a name that cannot be.
     """
@@ -48,7 +49,7 @@ class Client(ABC, Generic[RunT]):
         policy: Policy | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        scope = Scope(org, agent, user, session)
+        scope = Scope(org or os.environ.get("REFOLD_ORG", ""), agent, user, session)
         self._options = Options(find(url), scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
         self._open()
 
