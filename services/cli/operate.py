@@ -85,7 +85,7 @@ def _print_status(document: dict[str, Any]) -> None:
          _doing(one))
         for one in projections
     ]  # fmt: skip
-    print_table(("projection", "generation", "behind#", "for#", "dead letters#", "state", "what it does~"), rows)
+    print_table(("projection", "generation", "behind#", "for#", "dead letters#", "state", "rebuild~"), rows)
     services = [
         (name, one["state"], one["restarts"], one["error"]) for name, one in sorted(document["services"].items())
     ]
@@ -99,7 +99,7 @@ def _print_status(document: dict[str, Any]) -> None:
 def _doing(projection: dict[str, Any]) -> str:
     """How far its rebuild is; empty when there is none."""
     told = projection.get("rebuild") or {}
-    return f"{told['phase']}, {told.get('done', 0):,} of {told.get('total', 0):,} events" if told.get("phase") else ""
+    return f"{told['phase']} {told.get('done', 0):,}/{told.get('total', 0):,}" if told.get("phase") else ""
 
 
 def _hint_dead_letters(projections: list[dict[str, Any]]) -> None:
@@ -169,8 +169,8 @@ def _watch(client: Client, path: str, job: dict[str, Any], description: str, the
                 time.sleep(POLL_S)
                 job = client.get(path)
     except KeyboardInterrupt as interrupt:
-        far = f"{job['events']:,} of {job['total']:,} events"
-        raise CliError(f"interrupted after {far}: {then}", INTERRUPTED) from interrupt
+        far = f"after {job['events']:,} of {job['total']:,} events" if job["total"] else "before the first event"
+        raise CliError(f"interrupted {far}: {then}", INTERRUPTED) from interrupt
     return job
 
 

@@ -82,7 +82,7 @@ def _taken_so_far(tally: Tally) -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         raise CliError(
-            f"interrupted: {tally.taken:,} events were taken; run it again at any time, "
+            f"interrupted: at least {tally.taken:,} events were taken; run it again at any time, "
             "what was taken is recognised by its id and not doubled",
             INTERRUPTED,
         ) from interrupt
