@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -12,17 +13,21 @@ from events.errors import SetupError
 from events.registry import EVENT_TYPES
 from projections.engine import tables
 from projections.engine.shapes import shapes_of
+from projections.fold_code import fold_code
 from projections.projection import Projection
 
 ENGINE_FORMAT = 1
-"""Raised when the engine's own tables in a generation change."""
+"""Raised when the engine's own tables in a generation change, or how the engine folds and stores rows."""
 
 
+@cache
 def fingerprint(projection: Projection) -> str:
-    """32 hex digits of table definitions, projection version and versions of the handled event types.
+    """32 hex digits of table definitions, projection version, versions of the handled event types, and the fold's code.
 
-    Equal over processes, hash seeds and the order in which tables and columns are written down. Raises SetupError for
-    a projection that the engine cannot run: a handled type that is not registered, a table that is none of its own.
+    Equal over processes, hash seeds, working directories and the order in which tables and columns are written down.
+    ``fold_code`` tells how far the code is looked at: a change of a helper that lies outside wants a new version.
+    Raises SetupError for a projection that the engine cannot run: a handled type that is not registered, a table that
+    is none of its own.
     """
     _check(projection)
     value = {
@@ -31,6 +36,7 @@ def fingerprint(projection: Projection) -> str:
         "version": projection.version,
         "events": {name: EVENT_TYPES[name].version for name in projection.handles},
         "tables": {str(table.name): _table(table) for table in projection.tables},
+        "code": fold_code(projection.apply, projection.names, projection.key),
     }
     return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
