@@ -1,19 +1,21 @@
 -- Whether a reader that has everything up to a position can go on from it.
 -- ARGV[1], ARGV[2]: epoch and n of the position; n is -1 at the start of an epoch. ARGV[3]: identity of the log.
 --
--- Answers {epoch that is open or 0, '' | 'REWOUND' | 'GAP', why not, identity of the log that is here or ''}.
+-- Answers {epoch that is open or 0, '' | 'REWOUND' | 'GAP', why not, identity of the log that is here or '', 1 when Redis
+-- has what it had at that position and all that followed, whatever else is wrong}.
 
 local meta, info = read_meta(), stream_info()
+local epoch, n = ARGV[1], tonumber(ARGV[2])
+local whole = meta and meta.epoch == epoch and meta.next > n and info['last-generated-id'] == last_id(meta)
 
 local function answer(kind, why)
-    return { meta and tonumber(meta.epoch) or 0, kind, why, meta and meta.log or '' }
+    return { meta and tonumber(meta.epoch) or 0, kind, why, meta and meta.log or '', whole and 1 or 0 }
 end
 
 local why = fence(meta, info, ARGV[3])
 if why then
     return answer('REWOUND', why)
 end
-local epoch, n = ARGV[1], tonumber(ARGV[2])
 if meta.epoch ~= epoch then
     return answer('REWOUND', 'epoch ' .. meta.epoch .. ' is open, not epoch ' .. epoch)
 end

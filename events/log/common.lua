@@ -35,6 +35,11 @@ local function read_meta()
     }
 end
 
+-- Where the stream must end, by what meta says.
+local function last_id(meta)
+    return meta.next == 0 and '0-0' or meta.epoch .. '-' .. (meta.next - 1)
+end
+
 -- Why nothing may be appended to the log of this identity now, or nil: log, server, meta and the end of the stream must
 -- agree.
 local function fence(meta, info, log)
@@ -47,9 +52,8 @@ local function fence(meta, info, log)
     if meta.server ~= server_id() then
         return 'Redis was restarted or replaced'
     end
-    local expected = meta.next == 0 and '0-0' or meta.epoch .. '-' .. (meta.next - 1)
-    if info['last-generated-id'] ~= expected then
-        return 'the log ends at ' .. info['last-generated-id'] .. ', not at ' .. expected
+    if info['last-generated-id'] ~= last_id(meta) then
+        return 'the log ends at ' .. info['last-generated-id'] .. ', not at ' .. last_id(meta)
     end
     return nil
 end

@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -117,7 +116,6 @@ async def _reopen(
     redis: Redis, db: Database, log_id: str, partition: int, expected: Position, health: Health
 ) -> _Reopened:
     keys = keys_of(partition)
-    whole = await _holds(redis, partition, expected)
     epoch = max(expected.epoch, health.epoch) + 1
     now_ms = time.time_ns() // 1_000_000
     watermark = await db.write(
@@ -133,22 +131,7 @@ async def _reopen(
     if answer[0] == b"LATE":
         raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
     survivors, foreign = answer[1:]
-    return _Reopened(partition, expected, watermark, health.why, whole, survivors, foreign)
-
-
-async def _holds(redis: Redis, partition: int, watermark: Position) -> bool:
-    """Whether Redis holds a log that agrees with itself and reaches the watermark: it came back as it was."""
-    keys = keys_of(partition)
-    with redis_errors():
-        if await redis.type(keys.meta) != b"hash":
-            return False
-        epoch, following = cast(list[bytes | None], await redis.hmget(keys.meta, ["epoch", "next"]))
-        kind = await redis.type(keys.log)
-        last = (await redis.xinfo_stream(keys.log))["last-generated-id"] if kind == b"stream" else b"0-0"
-    if epoch != str(watermark.epoch).encode() or not following or not following.isdigit():
-        return False
-    end = Position(watermark.epoch, int(following) - 1)
-    return end >= watermark and last.decode() == (str(end) if end.n >= 0 else "0-0")
+    return _Reopened(partition, expected, watermark, health.why, health.whole, survivors, foreign)
 
 
 async def _survey(redis: Redis, db: Database, key: str, ends: Mapping[str, int]) -> dict[str, str]:

@@ -40,13 +40,15 @@ class ForeignEntry(LogBroken):
 class Health(NamedTuple):
     """What ``check`` found: the epoch open in Redis (0: none), the error a reader gets (None: sound), and why.
 
-    ``log_id`` is the identity of the log that is there; empty: none.
+    ``log_id`` is the identity of the log that is there; empty: none. ``whole``: Redis has what it had at the reader's
+    position and all that followed; it may have been restarted.
     """
 
     epoch: int
     broken: type[LogBroken] | None
     why: str
     log_id: str
+    whole: bool
 
 
 async def read(
@@ -69,9 +71,9 @@ async def read(
 
 async def check(redis: Redis, log_id: str, partition: int, after: Position) -> Health:
     """Whether a reader that has everything of the log ``log_id`` up to ``after`` can go on. Raises Transient."""
-    epoch, kind, why, holder = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
+    epoch, kind, why, holder, whole = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
     broken = {b"": None, b"GAP": TrimmedGap, b"REWOUND": Rewound}[kind]
-    return Health(int(epoch), broken, why.decode(), holder.decode())
+    return Health(int(epoch), broken, why.decode(), holder.decode(), whole == 1)
 
 
 async def scan(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:

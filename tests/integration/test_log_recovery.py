@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.msgpack import encode as packb
+from redis.asyncio import Redis
 
 from events.archive.queries import read_epochs
 from events.archive.store import archive_batch, end_epoch
@@ -207,6 +209,41 @@ async def test_many_recover_at_once(world: World) -> None:
     assert await in_log(world, mark.epoch) == [f"e{i}" for i in range(50)]
     assert await world.open() == mark
     assert statuses(await world.log.append(events(49, 50))) == ["duplicate", "stored"]
+
+
+class Interrupted(Redis):
+    """A client before whose nth command something else happens."""
+
+    left = -1
+    meanwhile: Callable[[], Awaitable[object]]
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.left -= 1
+        if self.left == -1:
+            await self.meanwhile()
+        return await super().execute_command(*args, **options)
+
+
+@in_world()
+async def test_another_recovery_at_each_moment_of_a_recovery(world: World) -> None:
+    """Whatever one of them is about to look at, the other one has just put aside: never an error of Redis itself."""
+    client = Interrupted.from_url(world.server.url)
+    world.clients.append(client)
+
+    async def rival() -> None:
+        await world.redis.hset(KEYS.meta, "server", "another")
+        await world.open()
+
+    client.meanwhile = rival
+    for moment in range(12):
+        await world.log.append(events(moment))
+        await world.archive_all(keep=1000)
+        await world.redis.hset(KEYS.meta, "server", "another")
+        client.left = moment
+        mark = await open_partition(client, world.db, 0)
+        assert client.left < -1 or moment > 4, "a recovery has at least so many commands"
+        assert mark == await world.watermark()
+    assert await world.archived_ids() == [f"e{moment}" for moment in range(12)]
 
 
 @in_world()
