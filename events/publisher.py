@@ -146,7 +146,7 @@ class Publisher:
         deadline = time.monotonic() + self._timeout_s
         appended = await self._append(events, deadline)
         if ack == "fast":
-            outcomes = [_provisional(a) for a in appended]
+            outcomes = [_provisional(a, self.watermarks.seen(a.partition)) for a in appended]
         else:
             outcomes = await self._settle(appended, deadline)
         conflicts = zip(events, outcomes, strict=True)
@@ -283,17 +283,23 @@ def _not_stored(a: Appended) -> Outcome:
     return Outcome(a.event.id, "conflict", a.status, a.message, field, winner=a.winner, attempt=a.attempt)
 
 
-def _provisional(a: Appended) -> Outcome:
+def _provisional(a: Appended, watermark: Position) -> Outcome:
+    """The outcome of an event that nobody waits for; a duplicate is one when the first is known to be archived.
+
+    Another epoch tells nothing: the first may be void by now.
+    """
     if a.position is None:
         return _not_stored(a)
     token = write_token([(a.partition, a.position)])
     if a.status == "conflict":
         return Outcome(a.event.id, "conflict", "conflict", a.message, "id", token)
-    status: Status = "accepted" if a.status == "stored" else "duplicate"
+    archived = watermark.epoch == a.position.epoch and watermark >= a.position
+    status: Status = "duplicate" if a.status == "duplicate" and archived else "accepted"
     return Outcome(a.event.id, status, token=token, note=note_on(a.event.type))
 
 
 def _id_of(raw: Any) -> str:
+    raw = raw.context.get("raw") if isinstance(raw, Refused) else raw
     value = raw.get("id") if isinstance(raw, dict) else ""
     return value if isinstance(value, str) else ""
 

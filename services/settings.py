@@ -115,6 +115,8 @@ class Settings:
     """How long an inbox entry may lie with a silent consumer before another takes it over."""
     max_event_bytes: int = _setting("REFOLD_MAX_EVENT_BYTES", 1 << 20, _whole(1_024, 64 << 20))
     """Largest ``data`` of one event that the door lets in."""
+    max_batch: int = _setting("REFOLD_MAX_BATCH", 10_000, _whole(1, 1_000_000))
+    """Events in one HTTP request, at most."""
     publish_timeout_s: float = _setting("REFOLD_PUBLISH_TIMEOUT_S", 10.0, _seconds(0.1, 600))
     """How long a durable publish waits for the archive."""
     read_timeout_s: float = _setting("REFOLD_READ_TIMEOUT_S", 5.0, _seconds(0, 600))

@@ -13,9 +13,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from events import door
+from events.errors import Refused
 from events.publisher import NotDurable, Outcome
 from services.api.body import read_body
-from services.api.deps import BackendDep, OrgDep
+from services.api.deps import MAX_ORG_CHARS, BackendDep, OrgDep
 from services.api.problems import Problem, problem_response, status_of
 
 router = APIRouter(tags=["events"])
@@ -48,7 +49,8 @@ _OPENAPI = {
         "207": {"description": "Some were taken, some not: see each outcome"},
         "400": {"description": "The body, or its one event, cannot be read"},
         "409": {"description": "The events conflict with stored ones"},
-        "413": {"description": "The body or the event is too large; the limit is named"},
+        "413": {"description": "The body, the event or the number of events is too large; the limit is named"},
+        "415": {"description": "The body is of another media type, or compressed"},
         "422": {"description": "The events were refused; nothing is stored"},
         "503": {"description": "Not durable: send the same events again with the same ids"},
     },
@@ -66,17 +68,37 @@ async def publish(
     kind = request.headers.get("content-type", _PLAIN).partition(";")[0].strip().lower()
     if kind not in (_ONE, _BATCH, _PLAIN):
         raise Problem(415, "media_type", f"{kind} is not understood: send {_PLAIN}, {_ONE} or {_BATCH}")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise Problem(415, "content_encoding", f"a body in {encoding} is not unpacked: send it as it is")
     body = await read_body(request, request.app.state.max_body_bytes)
     # reading a large body takes long enough to keep other requests waiting
     read = door.read_json(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(door.read_json, body)
+    most = backend.settings.max_batch
+    if len(read) > most:
+        detail = f"{len(read):,} events in one request are more than the limit of {most:,}: send them in several"
+        raise Problem(413, "too_many_events", detail, limit=most)
+    raws = [_of_org(raw, org) for raw in read]
     limit_s = backend.settings.publish_timeout_s + _GRACE_S
     try:
         # the publisher keeps its time limit only while Redis answers at all
         async with asyncio.timeout(limit_s):
-            outcomes = await backend.publisher.publish(read, org=org, ack=ack)
+            outcomes = await backend.publisher.publish(raws, org=org, ack=ack)
     except TimeoutError as error:
         raise NotDurable(f"not durable after {limit_s:g} s: send the same events again with the same ids") from error
     return answer(outcomes)
+
+
+def _of_org(raw: Any, org: str) -> Any:
+    """The raw event, or its refusal when it names another organisation than the request acts for."""
+    named = raw.get("org") if isinstance(raw, dict) else None
+    if not isinstance(named, str) or named in ("", org):
+        return raw
+    message = (
+        f"`org` is {named[:MAX_ORG_CHARS]!r}, but the request acts for {org!r}: "
+        "leave it out, or send the header X-Refold-Org of that organisation"
+    )
+    return Refused(message, code="wrong_org", field="org", raw=raw)
 
 
 def answer(outcomes: Sequence[Outcome]) -> Response:

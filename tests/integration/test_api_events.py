@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
@@ -237,11 +238,46 @@ def test_orgs_do_not_see_each_other(instance: Instance) -> None:
     assert instance.http.get(path, headers={"x-refold-org": "x" * 300}).status_code == 422
 
 
+def test_an_event_of_another_org_than_the_requests_is_refused_and_kept_where_it_came_from(instance: Instance) -> None:
+    run, mine, theirs = instance.name(), {"x-refold-org": "writer"}, {"x-refold-org": "victim"}
+    stray = instance.event(run, org="victim")
+    response = instance.publish(stray, headers=mine)
+    problem = response.json()
+    assert (response.status_code, problem["code"], problem["field"]) == (422, "wrong_org", "org")
+    assert problem["outcomes"][0]["id"] == stray["id"]
+    assert "X-Refold-Org" in problem["detail"]
+    assert instance.http.get(f"/v1/runs/{run}/events", headers=theirs).status_code == 404
+    assert instance.http.get("/v1/refused", headers=theirs).json()["items"] == []
+    (kept,) = instance.http.get("/v1/refused", headers=mine).json()["items"]
+    assert (kept["event_id"], kept["code"]) == (stray["id"], "wrong_org")
+    both = instance.publish(instance.event(run, org="writer"), stray, headers=mine)
+    assert [one["status"] for one in both.json()["outcomes"]] == ["stored", "refused"]
+    assert instance.publish(stray).json()["code"] == "wrong_org"  # no header: the request acts for `default`
+
+
+def test_more_events_than_the_limit_are_413_and_nothing_is_stored(instance: Instance) -> None:
+    run = instance.name()
+    event = instance.event(run)
+    response = instance.publish(*(event | {"id": f"{run}/{n}", "data": {}} for n in range(10_001)))
+    assert (response.status_code, response.json()["code"]) == (413, "too_many_events")
+    assert response.json()["limit"] == 10_000
+    assert "10,000" in response.json()["detail"]
+    assert instance.http.get(f"/v1/runs/{run}/events").status_code == 404
+
+
+def test_a_compressed_body_is_415(instance: Instance) -> None:
+    body = gzip.compress(json.dumps(instance.event(instance.name())).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    response = instance.http.post("/v1/events", content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (415, "content_encoding")
+    assert "gzip" in response.json()["detail"]
+
+
 def test_an_org_may_have_any_printable_name(instance: Instance) -> None:
-    """The name that an event's own member gives is the one that the header, the command line and the SDK reach."""
+    """The name that an event's own member may repeat is the one that the header, the command line and the SDK reach."""
     org, run = "金木 & Söhne", instance.name()
-    instance.stored(instance.event(run, org=org))
     header = {b"x-refold-org": org.encode()}
+    assert instance.publish(instance.event(run, org=org), headers=header).status_code == 200
     assert instance.http.get(f"/v1/runs/{run}/events", headers=header).status_code == 200
     assert instance.http.get("/v1/runs", headers={b"x-refold-org": b"\xff"}).json()["code"] == "bad_org"
     listed = refold("events", "--json", "--run", run, REFOLD_URL=instance.url, REFOLD_ORG=org)
