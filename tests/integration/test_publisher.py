@@ -89,6 +89,28 @@ def test_durable_waits_for_the_archive_and_fast_does_not(server: RedisServer, lo
     asyncio.run(main())
 
 
+def test_fast_says_duplicate_only_of_what_is_archived(server: RedisServer, log_db: Database) -> None:
+    """An event that only stands on the log can still be lost: whoever sends it again must not be told otherwise."""
+
+    async def main() -> None:
+        async with running_stack(server, log_db) as stack:
+            await stack.publisher.publish([first := raw_event()])
+            [again] = await stack.publisher.publish([first], ack="fast")
+            assert again.status == "duplicate"
+            await stack.archive_off()
+            await stack.publisher.publish([second := raw_event()], ack="fast")
+            [again] = await stack.publisher.publish([second], ack="fast")
+            assert again.status == "accepted"
+            await stack.redis.flushall()
+            stack.archive_on()
+            [once_more] = await stack.publisher.publish([second])
+            assert once_more.status == "stored"
+            [again] = await stack.publisher.publish([second], ack="fast")
+            assert again.status == "duplicate"
+
+    asyncio.run(main())
+
+
 def test_a_second_writer_of_a_run_gets_the_expected_number(server: RedisServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db) as stack:
