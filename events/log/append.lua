@@ -38,6 +38,7 @@ if entries >= window then
     end
 end
 
+local LOST = '-1' -- in place of the attempt of a run
 local known, fresh = {}, {} -- fields of the seen hashes: as they stand, and those to write
 
 local function fetch_from(hash, names)
@@ -128,6 +129,12 @@ if #need > 0 then
     return { 'NEED', meta.turn, need }
 end
 
+-- A run that wanted to start and lost against the winner of its task has no say from then on, until it starts after all.
+-- What comes again is put again, so that the turns of the hashes do not forget a worker that goes on.
+local function lose(run)
+    put(run.start, LOST)
+end
+
 local function refusal(event, run)
     local attempt, seq = event[4], event[5]
     if attempt >= 0 then
@@ -135,10 +142,16 @@ local function refusal(event, run)
         local mine = run.name == now.winner and now.attempt or tonumber(known[run.start])
         if attempt > 0 then
             if attempt ~= now.attempt + 1 then
+                if now.attempt > 0 and mine <= 0 then
+                    lose(run)
+                end
                 return { 'attempt', now.attempt, now.winner }
             elseif mine > 0 then
                 return { 'started', mine }
             end
+        elseif known[run.start] == LOST and run.name ~= now.winner then
+            lose(run)
+            return { 'superseded', now.attempt, now.winner }
         elseif mine > 0 and mine < now.attempt then
             return { 'superseded', now.attempt, now.winner }
         end

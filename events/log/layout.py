@@ -17,7 +17,8 @@ log       identity of the log (``events.archive.store.log_id``): what another st
 
     i<org> <key> <id>     "<n> <digest>"        where an id stands, and with what content
     a<org> <task>         "<attempt> <run>"     the latest attempt and the run that won it; "0 " for none
-    r<org> <task> <run>   "<attempt>"           which attempt a run is; "0" when it has not started
+    r<org> <task> <run>   "<attempt>"           which attempt a run is; "0" when it has not started,
+                                                "-1" when it wanted to, and another run had the task
     s<org> <task> <run>   "<seq>"               the last sequence number; "0" for none
 """
 

@@ -137,6 +137,42 @@ def test_older_attempts_are_superseded(tmp_path, together: bool) -> None:
     scenario(tmp_path)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_run_that_lost_has_no_say_until_it_starts(tmp_path, together: bool) -> None:
+    """The events that a losing worker sent along with its start do not end the winner's task."""
+    lost = [
+        event("early", "decision.made", run="l3", chosen="x"),
+        event("try", "run.started", run="l3", attempt=2),
+        event("decides", "decision.made", run="l3", chosen="x"),
+        event("late", "tool.returned", run="l3", late=True),
+        event("fb", "feedback.given", run="l3", text="good"),
+        event("ends", "run.terminated", run="l3"),
+    ]
+    anew = [event("again", "run.started", run="l3", attempt=3), event("goes on", run="l3"), event("old", run="l2")]
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        await world.log.append([start("l1"), start("l2", 2)])
+        batches = [[*lost, *anew]] if together else [[e] for e in (*lost, *anew)]
+        outcomes = [outcome for batch in batches for outcome in await world.log.append(batch)]
+        assert statuses(outcomes) == [
+            "stored", "attempt_conflict", "superseded", "stored", "stored", "superseded", "stored", "stored",
+            "superseded",
+        ]  # fmt: skip
+        assert [(o.winner, o.attempt) for o in outcomes if o.status == "superseded"] == [
+            ("l2", 2), ("l2", 2), ("l3", 3),
+        ]  # fmt: skip
+
+    scenario(tmp_path)
+
+
+@in_world()
+async def test_a_start_that_is_too_early_loses_nothing(world: World) -> None:
+    """C14: a task that nobody has started has no winner whose events could be mixed up with others."""
+    outcomes = await world.log.append([start("r1", 2), event("a")])
+    assert statuses(outcomes) == ["attempt_conflict", "stored"]
+
+
 @in_world()
 async def test_others_may_write_about_an_older_run(world: World) -> None:
     """Settlements, feedback and a person's answer come when they come; memories live under other keys."""

@@ -185,3 +185,14 @@ async def test_positions_stay_dense_through_turns(world: World) -> None:
     await forget(world)
     (outcome,) = await world.log.append([event("last")])
     assert outcome.position == Position(1, 5 * WINDOW)
+
+
+@in_world(window=WINDOW)
+async def test_a_run_that_lost_and_goes_on_is_not_forgotten(world: World) -> None:
+    await world.log.append([start("r1"), start("r2")])
+    for round_ in range(8):
+        await world.log.append([event(f"fill-{round_}-{i}", task="fill", run="fill") for i in range(WINDOW)])
+        await world.archive_all()
+        (outcome,) = await world.log.append([event(f"e{round_}", run="r2")])
+        assert (outcome.status, outcome.winner) == ("superseded", "r1")
+    assert (await world.redis.hget(KEYS.meta, "complete")) == b"0"
