@@ -22,17 +22,19 @@ if why then
 end
 
 -- The two hashes take turns. The older one may go only when the archive holds all that it remembers.
-local function current() return SEEN[meta.turn % 2 + 1] end
-local function older() return SEEN[(meta.turn + 1) % 2 + 1] end
+local function current() return meta.turn % 2 + 1 end
+local function older() return (meta.turn + 1) % 2 + 1 end
 
-local entries = redis.call('HLEN', current())
+local entries = meta.seen[current()]
 if entries >= window then
     if meta.older <= meta.archived then
-        if redis.call('UNLINK', older()) == 1 then
+        if redis.call('UNLINK', SEEN[older()]) == 1 then
             meta.complete = false
         end
+        meta.seen[older()] = 0
         meta.turn, meta.older = meta.turn + 1, meta.next - 1
-        redis.call('HSET', META, 'turn', meta.turn, 'older', meta.older, 'complete', meta.complete and 1 or 0)
+        redis.call('HSET', META, 'turn', meta.turn, 'older', meta.older, 'complete', meta.complete and 1 or 0,
+            'seen_a', meta.seen[1], 'seen_b', meta.seen[2])
     elseif entries >= limit then
         return { 'FULL', entries }
     end
@@ -73,9 +75,9 @@ for _, run in ipairs(runs) do
     run.seq = 's' .. task .. SEP .. name
     names[#names + 1], names[#names + 2], names[#names + 3] = run.latest, run.start, run.seq
 end
-local missing = fetch_from(current(), names)
+local missing = fetch_from(SEEN[current()], names)
 if meta.turn > 0 and #missing > 0 then
-    fetch_from(older(), missing)
+    fetch_from(SEEN[older()], missing)
 end
 -- What was appended since the NEED is in a hash that is still here, unless both have changed places since.
 if seeds_turn >= meta.turn - 1 then
@@ -178,7 +180,7 @@ local function remember(event, run, n)
     end
 end
 
-local outcomes, first, last = {}, meta.next, nil
+local outcomes, last = {}, nil
 for i, event in ipairs(events) do
     local seen, run = known[event[1]], runs[event[3]]
     if seen then
@@ -201,18 +203,23 @@ if last and last ~= meta.epoch .. '-' .. (meta.next - 1) then
     return redis.error_reply('REFOLD entries were numbered up to ' .. last .. ', not ' .. (meta.next - 1))
 end
 
-local flat = {}
-for name, value in pairs(fresh) do
-    flat[#flat + 1], flat[#flat + 2] = name, value
-    if #flat >= CHUNK then
-        redis.call('HSET', current(), unpack(flat))
+local flat, seen = {}, current()
+
+local function write()
+    if #flat > 0 then
+        meta.seen[seen] = meta.seen[seen] + redis.call('HSET', SEEN[seen], unpack(flat))
         flat = {}
     end
 end
-if #flat > 0 then
-    redis.call('HSET', current(), unpack(flat))
+
+for name, value in pairs(fresh) do
+    flat[#flat + 1], flat[#flat + 2] = name, value
+    if #flat >= CHUNK then
+        write()
+    end
 end
-if meta.next > first then
-    redis.call('HSET', META, 'next', meta.next)
+write()
+if next(fresh) then
+    redis.call('HSET', META, 'next', meta.next, seen == 1 and 'seen_a' or 'seen_b', meta.seen[seen])
 end
 return { 'OK', meta.epoch, outcomes }

@@ -7,6 +7,7 @@
 local meta, info = read_meta(), stream_info()
 local epoch, n = ARGV[1], tonumber(ARGV[2])
 local whole = meta and meta.epoch == epoch and meta.next > n and info['last-generated-id'] == last_id(meta)
+    and remembers_all(meta)
 
 local function answer(kind, why)
     return { meta and tonumber(meta.epoch) or 0, kind, why, meta and meta.log or '', whole and 1 or 0 }

@@ -23,15 +23,16 @@ end
 
 -- Meta as a table with numbers, or nil when the partition was never opened here (or somebody wrote into it).
 local function read_meta()
-    local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older', 'log')
-    for i = 1, 7 do
+    local m = redis.pcall('HMGET', META, 'epoch', 'next', 'server', 'archived', 'complete', 'turn', 'older', 'seen_a',
+        'seen_b', 'log')
+    for i = 1, 9 do
         if m.err or not m[i] or (i ~= 3 and not tonumber(m[i])) then
             return nil
         end
     end
     return {
         epoch = m[1], next = tonumber(m[2]), server = m[3], archived = tonumber(m[4]), complete = m[5] == '1',
-        turn = tonumber(m[6]), older = tonumber(m[7]), log = m[8] or '',
+        turn = tonumber(m[6]), older = tonumber(m[7]), seen = { tonumber(m[8]), tonumber(m[9]) }, log = m[10] or '',
     }
 end
 
@@ -40,8 +41,18 @@ local function last_id(meta)
     return meta.next == 0 and '0-0' or meta.epoch .. '-' .. (meta.next - 1)
 end
 
--- Why nothing may be appended to the log of this identity now, or nil: log, server, meta and the end of the stream must
--- agree.
+-- Whether the seen hashes hold all that was written to them: what is gone would count as what never happened.
+local function remembers_all(meta)
+    for i = 1, 2 do
+        if redis.pcall('HLEN', SEEN[i]) ~= meta.seen[i] then
+            return false
+        end
+    end
+    return true
+end
+
+-- Why nothing may be appended to the log of this identity now, or nil: log, server, meta, the end of the stream and what
+-- is remembered of it must agree.
 local function fence(meta, info, log)
     if not meta then
         return 'it was not opened on this Redis'
@@ -54,6 +65,9 @@ local function fence(meta, info, log)
     end
     if info['last-generated-id'] ~= last_id(meta) then
         return 'the log ends at ' .. info['last-generated-id'] .. ', not at ' .. last_id(meta)
+    end
+    if not remembers_all(meta) then
+        return 'ids, attempts and numbers that the log remembered are gone'
     end
     return nil
 end

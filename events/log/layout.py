@@ -10,6 +10,8 @@ archived  n of the last archived entry of this epoch; -1: none
 complete  1 while nothing was ever forgotten, so that what ``seen`` does not hold never happened
 turn      how often the two ``seen`` hashes changed places; even: ``a`` is the current one
 older     n of the last entry that the older hash remembers; -1: there is no older hash
+seen_a    entries of ``seen:a``, for whoever finds fewer: the log is closed until recovery has asked the archive
+seen_b    entries of ``seen:b``
 log       identity of the log (``events.archive.store.log_id``): what another store wrote is never taken for ours
 ========  =============================================================================================
 

@@ -105,5 +105,5 @@ if redis.call('TYPE', ASIDE).ok == 'stream' then
     redis.call('UNLINK', ASIDE)
 end
 redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[4],
-    'turn', 0, 'older', -1, 'log', ARGV[5])
+    'turn', 0, 'older', -1, 'seen_a', redis.call('HLEN', seen), 'seen_b', 0, 'log', ARGV[5])
 return { 'OPEN', n, foreign }

@@ -18,6 +18,7 @@ from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
     MasterDownError,
+    MaxConnectionsError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -27,23 +28,31 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from events.errors import SetupError, Transient
+from events.errors import Fenced, SetupError, Transient
 
 _PASSES = (ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError, TryAgainError)
 _PASSING_CODES = ("BUSY", "MISCONF", "NOREPLICAS", "UNBLOCKED")
 """Error codes that have no class: a script runs, the disk is full, replicas are missing, a blocked read was ended."""
+_WRONG_TYPE = "WRONGTYPE"
 
 
 @contextmanager
 def redis_errors() -> Iterator[None]:
-    """Raise what passes as Transient and what a person must change as SetupError; leave mistakes of ours alone."""
+    """Raise what passes as Transient and what a person must change as SetupError; leave mistakes of ours alone.
+
+    A key of the log that somebody else overwrote is Fenced: recovery puts it out of the way.
+    """
     try:
         yield
     except (AuthenticationError, NoPermissionError) as error:
         raise SetupError(f"Redis refuses: {error}; check the user and password in REDIS_URL") from error
+    except MaxConnectionsError as error:
+        raise Transient("all connections of this process to Redis are in use: send less at once") from error
     except (ConnectionError, TimeoutError, OSError) as error:
         raise Transient(f"Redis cannot be reached: {error}") from error
     except ResponseError as error:
+        if str(error).startswith(_WRONG_TYPE):
+            raise Fenced(f"a key of the log holds something else: {error}") from error
         if isinstance(error, _PASSES) or str(error).startswith(_PASSING_CODES):
             raise Transient(f"Redis fails for now: {error}") from error
         raise
@@ -58,7 +67,7 @@ class Script:
         self._digest = sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     async def run(self, redis: Redis, keys: tuple[str, ...], *arguments: bytes | str | int) -> Any:
-        """Run it where the keys are. Raises Transient, SetupError."""
+        """Run it where the keys are. Raises Transient, Fenced, SetupError."""
         with redis_errors():
             try:
                 return await redis.evalsha(self._digest, len(keys), *keys, *arguments)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from events.errors import LogFull
+from events.errors import Fenced, LogFull
 from events.event import Position
 from events.log.layout import keys_of
 from events.log.log import Log
@@ -196,3 +197,50 @@ async def test_a_run_that_lost_and_goes_on_is_not_forgotten(world: World) -> Non
         (outcome,) = await world.log.append([event(f"e{round_}", run="r2")])
         assert (outcome.status, outcome.winner) == ("superseded", "r1")
     assert (await world.redis.hget(KEYS.meta, "complete")) == b"0"
+
+
+@pytest.mark.parametrize("key", [KEYS.seen_a, KEYS.seen_b])
+@pytest.mark.parametrize("replacement", [None, "a text", "half"])
+def test_what_was_remembered_and_is_gone_is_not_what_never_happened(
+    tmp_path: Path, key: str, replacement: str | None
+) -> None:
+    """Evicted, deleted, overwritten: the log closes, recovery asks the archive, and the checks go on."""
+
+    @in_world(window=WINDOW)
+    async def scenario(world: World) -> None:
+        await world.log.append([start("r1", seq=1), event("e2", seq=2), start("r2", 2)])
+        if key == KEYS.seen_b:
+            await world.log.append([event(f"fill-{i}", task="fill", run="fill") for i in range(WINDOW)])
+            await world.log.append([event("more", task="fill", run="fill")])
+            assert await world.redis.hlen(key) > 0
+        await world.archive_all()
+        assert (await world.redis.hget(KEYS.meta, "complete")) == b"1"
+        if replacement == "half":
+            await world.redis.hdel(key, (await world.redis.hkeys(key))[0])
+        else:
+            await world.redis.delete(key)
+        if replacement == "a text":
+            await world.redis.set(key, replacement)
+        late = [event("zombie"), event("old", run="r2", seq=7), event("e2", content="other", seq=2)]
+        with pytest.raises(Fenced, match="remembered are gone"):
+            await world.log.append(late)
+        await world.open()
+        assert statuses(await world.log.append(late)) == ["superseded", "seq_conflict", "conflict"]
+        assert statuses(await world.log.append([event("next", run="r2", seq=1)])) == ["stored"]
+
+    scenario(tmp_path)
+
+
+@in_world(window=WINDOW)
+async def test_meta_tells_how_much_is_remembered(world: World) -> None:
+    """Through turns, refusals that leave a mark, answers of the archive, and a recovery that carries over."""
+    for round_ in range(6):
+        batch = [event(f"e{round_}-{i}", task=f"t{i}", run=f"r{i}", seq=round_ + 1) for i in range(20)]
+        await world.log.append([*batch, start(f"x{round_}"), event(f"m{round_}", run=f"x{round_}")])
+        if round_ == 3:
+            await world.redis.hset(KEYS.meta, "server", "another")
+            await world.open()
+        if round_ % 2:
+            await world.archive_all()
+        told = await world.redis.hmget(KEYS.meta, ["seen_a", "seen_b"])
+        assert [int(n) for n in told] == [await world.redis.hlen(key) for key in (KEYS.seen_a, KEYS.seen_b)]

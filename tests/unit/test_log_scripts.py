@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import exceptions as redis_exceptions
 
-from events.errors import SetupError, Transient
+from events.errors import Fenced, SetupError, Transient
 from events.log.scripts import redis_errors
 
 
@@ -41,6 +41,18 @@ def test_what_passes_is_transient_and_keeps_its_cause(error: Exception) -> None:
 def test_what_a_person_must_change_says_where(error: Exception) -> None:
     with pytest.raises(SetupError, match="REDIS_URL"), redis_errors():
         raise error
+
+
+def test_a_key_of_another_type_closes_the_partition() -> None:
+    error = redis_exceptions.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+    with pytest.raises(Fenced, match="holds something else"), redis_errors():
+        raise error
+
+
+def test_a_pool_that_is_used_up_is_not_called_an_unreachable_redis() -> None:
+    with pytest.raises(Transient, match="all connections of this process") as caught, redis_errors():
+        raise redis_exceptions.MaxConnectionsError("Too many connections")
+    assert "reached" not in str(caught.value)
 
 
 def test_a_mistake_of_ours_stays_what_it_is() -> None:
