@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -10,9 +11,9 @@ from sqlalchemy import Connection, select
 from events.errors import Refused, Transient
 from events.event import Position
 from projections.engine import checkpoints, repair, tables
-from projections.engine.fold import DeadLetter, PartitionKey
+from projections.engine.fold import DeadLetter, PartitionKey, Refusal
 from projections.engine.source import DenseReader, Source
-from projections.engine.store import GenerationStore, read_letters, unpark, write
+from projections.engine.store import UNWRITABLE, GenerationStore, read_letters, unpark, write
 
 TRIES = 5
 """Times that a retry begins anew because the owner parked further events of the key meanwhile."""
@@ -60,16 +61,23 @@ def retry(store: GenerationStore, source: Source, owner: PartitionKey) -> Retrie
     """Fold all dead letters of a key again, in order, through the upcasters of the code that runs.
 
     The partition's owner is fenced in the same transaction, since its cache knows nothing of this. Raises Refused when
-    the key has no dead letters, Transient when the owner keeps parking events of the key meanwhile.
+    the key has no dead letters, Transient when the owner keeps parking events of the key meanwhile. When the store
+    refuses the rows, the dead letters stay, the one to blame with that cause.
     """
     letters = store.db.read_now(lambda conn: read_letters(conn, owner))
     if not letters:
         raise Refused(f"{owner[1]} has no dead letters in {store.projection.name}", code="no_dead_letter")
     reader = DenseReader(source, letters[0].partition)
+    held: Refusal | None = None
     for _ in range(TRIES):
-        repaired = repair.again(store, reader, owner)
-        if store.db.write_now(lambda conn, repaired=repaired: _replace(conn, store, repaired)):  # type: ignore[misc]
-            return Retried(repaired.folded.applied, repaired.folded.letters)
+        repaired = repair.again(store, reader, owner, held)
+        try:
+            if store.db.write_now(partial(_replace, store=store, repaired=repaired)):
+                return Retried(repaired.folded.applied, repaired.folded.letters)
+        except Transient:
+            raise
+        except UNWRITABLE as error:
+            held = repair.unwritable(error)
     raise Transient(f"{owner[1]} gets new events faster than it can be folded again; try again")
 
 

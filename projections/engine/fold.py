@@ -29,6 +29,12 @@ EFFECTIVE = "effective"
 _NOT_THE_EVENT = (MemoryError, ImportError, OSError, Transient)
 """Failures of the machine, not of the event: they pause the projection and park nothing."""
 
+_NOT_THE_FOLD = (*_NOT_THE_EVENT, KeyboardInterrupt)
+"""What is raised in a fold and is not its own: the machine's failures, and somebody who ends the process.
+
+Everything else is, ``SystemExit`` too: an event must not end the process that folds all others.
+"""
+
 
 class Refusal(NamedTuple):
     """Why an event is parked without being folded: the cause of its dead letter, and its text."""
@@ -68,7 +74,7 @@ class _Item:
     event: Event
     recorded: Recorded | None = None
     row_owner: str = ""
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
 
 class _Fault(BaseException):
@@ -151,9 +157,9 @@ class Fold:
             recorded = Recorded(item.partition, item.position, event, decode_payload(event))
             item.row_owner = self._projection.key(recorded)
             item.recorded = recorded
-        except _NOT_THE_EVENT:
+        except _NOT_THE_FOLD:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an event makes decoding raise is that event's dead letter
+        except BaseException as error:  # noqa: BLE001 - whatever an event makes decoding raise is its dead letter
             item.failure = error
         return item
 
@@ -175,9 +181,9 @@ class Fold:
                 for ref in self._projection.names(recorded)
                 if ref.table in self._shapes
             ]
-        except _NOT_THE_EVENT:
+        except _NOT_THE_FOLD:
             raise
-        except Exception as error:  # noqa: BLE001 - as in _item
+        except BaseException as error:  # noqa: BLE001 - as in _item
             item.failure = error
             return []
 
@@ -204,9 +210,9 @@ class Fold:
                     faults.add(fault.name)
                     blocked.add(owner)
                     waiting.append(item)
-                except _NOT_THE_EVENT:
+                except _NOT_THE_FOLD:
                     raise
-                except Exception as error:  # noqa: BLE001 - the one place where whatever a fold raises is data: a dead letter
+                except BaseException as error:  # noqa: BLE001 - where whatever a fold raises is data: a dead letter
                     self._park_failed(item, error)
         return waiting
 
@@ -224,7 +230,7 @@ class Fold:
                 changes[(shapes[change.table].name, org, key, *change.pk)] = None
         return changes
 
-    def _park_failed(self, item: _Item, error: Exception) -> None:
+    def _park_failed(self, item: _Item, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, NewerVersion):
             self._park(item, "newer_version", str(error), trace)

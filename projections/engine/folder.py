@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from events.archive.reader import Archived
-from events.database_errors import DATABASE_ERRORS, CommitUnknown
+from events.database_errors import CommitUnknown
 from events.errors import Fenced, Transient
 from events.event import Position
 from projections.engine import checkpoints, repair
@@ -18,11 +18,7 @@ from projections.engine.checkpoints import Claim
 from projections.engine.fold import EFFECTIVE, Fold, Folded, Refusal
 from projections.engine.shapes import RowKey
 from projections.engine.source import DenseReader, Source
-from projections.engine.store import GenerationStore, unpark, write
-
-_UNWRITABLE: tuple[type[Exception], ...] = (*DATABASE_ERRORS, TypeError, ValueError, OverflowError)
-"""What writing rows raises when it is the rows' fault (what passes is Transient by then)."""
-
+from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write
 
 SYSTEMIC_KEYS = 10
 """Keys that must fail together, with no event succeeding, before a fault of the system is suspected."""
@@ -156,7 +152,7 @@ class PartitionFolder:
             self._commit(batch[-1].position, folded)
         except Transient:
             raise
-        except _UNWRITABLE as error:
+        except UNWRITABLE as error:
             return self._unwritable(batch, error)
         return self._done(batch, folded)
 
@@ -173,14 +169,23 @@ class PartitionFolder:
         if len(batch) > 1:
             self._singles = len(batch)
             return self.step(batch[-1].position)
-        self._refused[batch[0].position] = Refusal("unwritable", f"{type(error).__name__}: {error}"[:2000])
+        self._refused[batch[0].position] = repair.unwritable(error)
         return self._fold(batch)
 
     def _discard(self, archived: Archived) -> Step:
-        repaired = repair.without(self.store, self._reader, self._cache, archived, self.claim.parked)
-        self._commit(archived.position, repaired.folded, also=lambda conn: unpark(conn, repaired.owner))
+        try:
+            repaired = self._commit_without(archived)
+        except Transient:
+            raise
+        except UNWRITABLE as error:
+            repaired = self._commit_without(archived, repair.unwritable(error))
         self.claim.parked.discard(repaired.owner)
         return self._done([archived], repaired.folded)
+
+    def _commit_without(self, archived: Archived, held: Refusal | None = None) -> repair.Repaired:
+        repaired = repair.without(self.store, self._reader, self._cache, archived, self.claim.parked, held)
+        self._commit(archived.position, repaired.folded, also=lambda conn: unpark(conn, repaired.owner))
+        return repaired
 
     def _done(self, batch: Sequence[Archived], folded: Folded) -> Step:
         self._cache.learn(folded.rows)

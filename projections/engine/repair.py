@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from events.archive.reader import Archived
@@ -47,12 +47,18 @@ def discard_of(projection: Projection, archived: Archived) -> tuple[Event, str] 
 
 
 def without(
-    store: GenerationStore, reader: DenseReader, cache: RowCache, archived: Archived, parked: Collection[PartitionKey]
+    store: GenerationStore,
+    reader: DenseReader,
+    cache: RowCache,
+    archived: Archived,
+    parked: Collection[PartitionKey],
+    held: Refusal | None = None,
 ) -> Repaired:
     """Fold the key of a discarding event without the event that it discards, as if that had never been.
 
     A dead letter is taken out and what waited behind it is folded. An event that had been folded (by newer code, say,
-    before the rebuild came to its discard) is undone by folding the key from its first event.
+    before the rebuild came to its discard) is undone by folding the key from its first event. ``held`` is why the
+    first event that waited stays a dead letter, when the store refused the rows of those that waited.
     """
     found = discard_of(store.projection, archived)
     if found is None:
@@ -62,17 +68,26 @@ def without(
     letters = store.db.read_now(lambda conn: read_letters(conn, owner))
     if any(letter.event_id == event_id for letter in letters):
         kept = [letter for letter in letters if letter.event_id != event_id]
-        folded = _fold_letters(store, reader, cache, owner, kept, [archived], parked)
+        refused = _still_refused(kept) | _held(kept[:1], held)
+        folded = _fold_letters(store, reader, cache, owner, kept, [archived], parked, refused)
     else:
         folded = _fold_history(store, reader, owner, letters, archived.position)
     return Repaired(owner, folded, letters)
 
 
-def again(store: GenerationStore, reader: DenseReader, owner: PartitionKey) -> Repaired:
-    """Fold the dead letters of a key once more, in order, on the rows as they stand; whatever they died of."""
+def again(store: GenerationStore, reader: DenseReader, owner: PartitionKey, held: Refusal | None = None) -> Repaired:
+    """Fold the dead letters of a key once more, in order, on the rows as they stand; whatever they died of.
+
+    ``held`` is why the first one that was ``unwritable`` (or else the first) stays a dead letter, when the store
+    refused the rows.
+    """
     letters = store.db.read_now(lambda conn: read_letters(conn, owner))
     cache = RowCache(0)
-    fold = Fold(store.projection, store.shapes, cache, lambda names: cache.learn(store.load(names)))
+    suspects = [letter for letter in letters if letter.cause == "unwritable"] or letters
+    fold = Fold(
+        store.projection, store.shapes, cache, lambda names: cache.learn(store.load(names)),
+        refused=_held(suspects[:1], held),
+    )  # fmt: skip
     return Repaired(owner, fold.run(reader.at([letter.position for letter in letters])), letters)
 
 
@@ -84,10 +99,11 @@ def _fold_letters(
     letters: list[DeadLetter],
     then: Iterable[Archived],
     parked: Collection[PartitionKey],
+    refused: Mapping[Position, Refusal],
 ) -> Folded:
     fold = Fold(
         store.projection, store.shapes, cache, lambda names: cache.learn(store.load(names)),
-        parked=set(parked) - {owner}, refused=_still_refused(letters),
+        parked=set(parked) - {owner}, refused=refused,
     )  # fmt: skip
     return fold.run([*reader.at([letter.position for letter in letters]), *then])
 
@@ -111,6 +127,15 @@ def _fold_history(
 def _is_of(archived: Archived, owner: PartitionKey) -> bool:
     event = archived.event()
     return (event.org, event.key) == owner
+
+
+def unwritable(error: Exception) -> Refusal:
+    """Why an event is parked whose rows the store refuses."""
+    return Refusal("unwritable", f"{type(error).__name__}: {error}"[:2000])
+
+
+def _held(letters: Iterable[DeadLetter], held: Refusal | None) -> dict[Position, Refusal]:
+    return {} if held is None else {letter.position: held for letter in letters}
 
 
 def _still_refused(letters: Iterable[DeadLetter]) -> dict[Position, Refusal]:

@@ -7,7 +7,7 @@ and who owned the cache. So every put is checked against the columns' types, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -47,7 +47,8 @@ class Shape:
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
         self._pk_of = _picker(self.key_columns[2:])
         self._values_of = _picker(self.columns)
-        self._through_text = [name for name, kind in self._kinds if kind is None] if strict else []
+        self._jsons = [name for name, kind in self._kinds if kind is None]
+        self._through_text = self._jsons if strict else []
         self._floats = [name for name, kind in self._kinds if kind is float]
         self._model = self._row_model()
         self._json = [index for index, (_, kind) in enumerate(self._kinds, start=2) if kind is None]
@@ -68,6 +69,9 @@ class Shape:
         for name in self._floats:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
+        for name in self._jsons:
+            if row[name] is not None:
+                _check_json(self.name, name, row[name])
         for name in self._through_text:
             row[name] = orjson.loads(json_text(row[name]))
         return row
@@ -152,6 +156,24 @@ def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
         only = names[0]
         return lambda row: (row[only],)
     return itemgetter(*names)
+
+
+def _check_json(table: str, name: str, value: Any) -> None:
+    try:
+        text = orjson.dumps(value)
+    except TypeError as error:
+        raise TypeError(f"{table}.{name} is no JSON value: {error}") from None
+    # NaN and Infinity would be stored as null: only where there is one, a closer look pays
+    if b"null" in text and not _finite(value):
+        raise ValueError(f"{table}.{name}: a number in it is not finite, which JSON cannot tell")
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_finite, value))
 
 
 def _real(table: str, name: str, value: float) -> float:

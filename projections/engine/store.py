@@ -10,11 +10,15 @@ from sqlalchemy import Connection, MetaData, delete, insert, select
 
 from events.bulk import bulk_delete, bulk_select, bulk_upsert
 from events.database import Database
+from events.database_errors import DATABASE_ERRORS
 from events.event import Position
 from projections.engine import checkpoints, tables
 from projections.engine.fold import DeadLetter, Folded, PartitionKey
 from projections.engine.shapes import RowKey, Shape, shapes_of
 from projections.projection import Projection, Row
+
+UNWRITABLE: tuple[type[Exception], ...] = (*DATABASE_ERRORS, TypeError, ValueError, OverflowError)
+"""What writing rows raises when it is the rows' fault (what passes is Transient by then)."""
 
 _LETTER_COLUMNS = tuple(column.name for column in tables.dead_letters.columns)
 

@@ -428,18 +428,92 @@ def test_a_row_that_the_store_cannot_hold_is_its_events_fault(lab: Lab, store: G
     assert notes_of(store, "u") == {"a": 1}
 
 
+def _unwritable(recorded: Any, rows: Any) -> Any:
+    name = recorded.payload.key
+    if name == "poison":
+        raise ValueError("this note cannot be folded")
+    return [Put("notes", {"name": "\ud800" if name == "bad" else name, "content": recorded.payload.content})]
+
+
+UNWRITABLE = Projection("odd", 1, TOY.tables, frozenset({"note.written"}), _unwritable)
+"""Its ``bad`` notes have a name that no store can hold, which the fold does not notice."""
+
+
 def test_what_only_the_store_notices_is_found_in_single_steps(lab: Lab) -> None:
-    """A JSON value that cannot be written fails the whole batch; only the event alone in its step is parked."""
-
-    def apply(recorded: Any, rows: Any) -> Any:
-        content = {1, 2} if recorded.payload.key == "bad" else recorded.payload.content
-        return [Put("notes", {"name": recorded.payload.key, "content": content, "version": 1})]
-
-    store = new_store(lab, Projection("odd", 1, TOY.tables, frozenset({"note.written"}), apply), "odd__g1")
+    """A text that cannot be written fails the whole batch; only the event alone in its step is parked."""
+    store = new_store(lab, UNWRITABLE, "odd__g1")
     lab.archive(*(note(f"e{i}", "t" if i == 5 else f"t{i}", "bad" if i == 5 else "a", i) for i in range(12)))
     fold_all(lab, store)
     assert letters_of(store) == [("e5", "unwritable")]
     assert len(dump(store.db)["notes"]) == 11
+    store.db.close()
+
+
+def test_a_retry_of_what_the_store_refuses_leaves_it_with_its_reason(lab: Lab) -> None:
+    store = new_store(lab, UNWRITABLE, "odd__g1")
+    lab.archive(note("e1", "t", "a", 1), note("e2", "t", "bad", 2), note("e3", "t", "c", 3))
+    drain(folder_of(lab, store, "t")).hand_over()
+    before = dump(store.db)
+    result = dead_letters.retry(store, ArchiveSource(lab.log), ("default", "task/t"))
+    assert [(letter.event_id, letter.cause) for letter in result.left] == [("e2", "unwritable"), ("e3", "waiting")]
+    assert "surrogates not allowed" in result.left[0].error
+    assert (result.folded, dump(store.db)) == (0, before)
+    mended = GenerationStore(replace(UNWRITABLE, apply=lambda recorded, rows: []), store.db)
+    assert dead_letters.retry(mended, ArchiveSource(lab.log), ("default", "task/t")).left == []
+    store.db.close()
+
+
+def test_what_waited_for_a_discarded_event_and_cannot_be_written_is_parked_in_turn(lab: Lab) -> None:
+    store = new_store(lab, UNWRITABLE, "odd__g1")
+    lab.archive(note("e1", "t", "poison"), note("e2", "t", "bad"), note("e3", "t", "c"))
+    lab.archive(discard("d1", "t", "e1", "odd"))
+    drain(folder_of(lab, store, "t")).hand_over()
+    assert letters_of(store) == [("e2", "unwritable"), ("e3", "waiting")]
+    lab.archive(discard("d2", "t", "e2", "odd"))
+    drain(folder_of(lab, store, "t"))
+    assert letters_of(store) == []
+    assert notes_of(store, "t") == {"c": "x"}
+    store.db.close()
+
+
+@pytest.mark.parametrize("value", [float("nan"), [{"deep": (1, float("-inf"), None)}], {1, 2}])
+def test_a_value_that_json_cannot_tell_is_its_events_fault(lab: Lab, value: Any) -> None:
+    """Where batches end must not matter: the event is parked though a later one of the batch replaces its row."""
+
+    def apply(recorded: Any, rows: Any) -> Any:
+        content = value if recorded.event.id == "e2" else [None, "null"]
+        return [Put("notes", {"name": "n", "content": content, "version": 1})]
+
+    projection = Projection("odd", 1, TOY.tables, frozenset({"note.written"}), apply)
+    lab.archive(note("e1", "t", "a"), note("e2", "t", "a"), note("e3", "t", "a"))
+    store = new_store(lab, projection, "odd__g1")
+    fold_all(lab, store)
+    assert letters_of(store) == [("e2", "poison"), ("e3", "waiting")]
+    assert notes_of(store, "t") == {"n": [None, "null"]}
+    store.db.close()
+
+
+class Stop(BaseException):
+    """What no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("place", ["apply", "names", "key"])
+@pytest.mark.parametrize("exits", [SystemExit, Stop])
+def test_a_fold_that_exits_is_its_events_fault(lab: Lab, place: str, exits: type[BaseException]) -> None:
+    """Or one event would end the process that folds all others, again and again."""
+
+    def deadly(recorded: Any, *rows: Any) -> Any:
+        if recorded.event.id == "e2":
+            raise exits("enough")
+        return getattr(TOY, place)(recorded, *rows)
+
+    store = new_store(lab, replace(TOY, **{place: deadly}))
+    lab.archive(note("e0", "t", "a", 1))
+    fold_all(lab, store)  # rows are there now, so that `names` is asked
+    lab.archive(note("e1", "t", "a", 1), note("e2", "t", "b", 2), note("f1", "u", "a", 3))
+    fold_all(lab, store)
+    assert letters_of(store) == [("e2", "poison")]
+    assert notes_of(store, "u") == {"a": 3}
     store.db.close()
 
 
