@@ -92,6 +92,11 @@ def _redis(settings: Settings) -> Check:
     found = f"{info.get('server_name', 'redis')} {info['redis_version']}, {info.get('redis_mode', 'standalone')}"
     if int(str(info["redis_version"]).split(".")[0]) < OLDEST:
         return Check("Redis", "bad", found, f"Refold needs {OLDEST} or newer")
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        return Check(
+            "Redis", "bad", f"{found}, may drop keys ({policy})", "run `CONFIG SET maxmemory-policy noeviction` there"
+        )
     if not info.get("aof_enabled"):
         return Check(
             "Redis", "warning", f"{found}, no append-only file", "set `appendonly yes`, or a crash loses events"
