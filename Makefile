@@ -5,6 +5,7 @@ PYTHON ?= python3
 # extras of pyproject.toml to install besides, `make setup EXTRAS=[embeddings]` say (brings torch)
 EXTRAS ?=
 BIN := .venv/bin
+ROUNDS ?= 10
 # named after the extras (`.installed-embeddings`), so that another choice of them is installed too
 comma := ,
 empty :=
@@ -29,8 +30,8 @@ $(STAMP): pyproject.toml sdk/python/pyproject.toml constraints.txt
 demo: setup  ## a small agent runs, is killed, resumes; its state is refolded and verified
 	$(BIN)/refold demo
 
-test: setup  ## every test but the soak tests
-	$(BIN)/python -m pytest
+test: setup  ## every test
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup  ## ruff, mypy --strict, the import rules
 	$(BIN)/ruff check .
@@ -46,8 +47,8 @@ format: setup  ## let ruff put the code in order
 bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
 
-soak: setup  ## the long tests
-	$(BIN)/python -m pytest -m soak
+soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time
+	@for round in $$(seq $(ROUNDS)); do echo "== round $$round"; $(BIN)/python -m pytest -m chaos || exit 1; done
 
 clean:  ## remove .venv, caches and builds; data under .refold stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

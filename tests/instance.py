@@ -23,8 +23,11 @@ SETTLE_S = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment without anything that would lead a command to another instance."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"}
+    """The environment without what would lead a command to another instance, or shape its output."""
+    unwanted = ("REDIS_URL", "COLUMNS")
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("REFOLD_") and name not in unwanted
+    }
     return {**kept, **more}
 
 
