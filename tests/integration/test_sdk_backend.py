@@ -18,6 +18,10 @@ from typing import Any
 import httpx
 import pytest
 from refold import AsyncRefold, Conflict, Policy, Refold, Resume
+from refold.address import find
+from refold.core import RunCore
+from refold.envelope import Draft, Scope
+from refold.options import Options
 
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
@@ -155,6 +159,26 @@ def test_a_backend_that_was_killed_gets_everything_later_in_order(tmp_path: Path
         assert later.flush(30)
         found = http.get(f"{url}/v1/runs/{run.id}/events", params={"limit": 500}).json()["items"]
     assert [event["data"]["content"] for event in found[1:]] == [0, 0, *range(300)]
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_damaged_spool_is_delivered_but_for_what_is_lost(instance: Instance, tmp_path: Path, at: int) -> None:
+    """The backend takes the filler of a lost number, the run's start included, and then what follows it."""
+    name = f"damaged-{at}"
+    folder = Options(find(instance.url), Scope(), spool=tmp_path / "spool").open_spool()
+    assert folder is not None
+    core = RunCore(Scope(agent="a", task=name, run=name), settles="backend", about={})
+    lines: list[bytes] = []
+    for draft in [core.start(None), *(Draft("note.written", {"key": f"k{n}", "content": n}) for n in range(5))]:
+        core.publish(draft, lambda event: lines.append(json.dumps(event).encode()))
+    lines[at] = b'{"x":1}'
+    folder.append(lines)
+    folder.close()
+    with _client(instance, tmp_path) as client:
+        assert client.flush(20)
+    found = until(lambda: _events(instance, name))
+    assert [event["seq"] for event in found] == [1, 2, 3, 4, 5, 6]
+    assert [event["type"] for event in found].index("publication.refused") == at
 
 
 AGENT = """

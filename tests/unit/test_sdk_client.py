@@ -17,7 +17,6 @@ import orjson
 import pytest
 from refold import Conflict, NoCheckpoint, Policy, Refold, Refused, Resume, Unavailable, UncertainEffect, Wait
 from refold.address import DEFAULT_URL, find
-from refold.spool import Spool
 
 from tests.sdk_backend import FakeBackend
 
@@ -415,33 +414,6 @@ def test_a_spool_that_cannot_be_written_is_said_and_memory_keeps_the_events(
         assert client.flush()
     assert "the spool cannot be written" in caplog.text
     assert backend.types() == ["run.started", "note.written", "run.terminated"]
-
-
-def test_two_processes_never_send_one_spool_file(tmp_path: Path) -> None:
-    first, second = Spool(tmp_path), Spool(tmp_path)
-    first.append([b'{"id":"1"}', b'{"id":"2"}'])
-    assert second.adopt() == 0
-    first.close()
-    assert second.adopt() == 2
-    assert first.adopt() == 0
-    second.replace(1, [])
-    assert second.head(5) == [b'{"id":"2"}']
-    second.replace(1, [b'{"id":"2a"}', b'{"id":"2b"}'])
-    second.close()
-    assert first.adopt() == 2
-    assert first.head(5) == [b'{"id":"2a"}', b'{"id":"2b"}']
-    first.replace(2, [])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_torn_last_line_is_skipped(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
-    spool.append([b'{"id":"1"}'])
-    spool.close()
-    path = next(tmp_path.glob("*.jsonl"))
-    path.write_bytes(path.read_bytes() + b'{"id":"2", "ty')
-    assert spool.adopt() == 1
-    spool.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -17,12 +17,15 @@ from typing import Any, Literal
 import orjson
 
 from refold.answers import Answer, Answered, Away, Outcome, TooLarge
-from refold.envelope import Draft, Scope, Wait, envelope
+from refold.envelope import Draft, Wait
 from refold.errors import Conflict, Refused, Unavailable
+from refold.mending import FILLER, filler
 from refold.spool import Spool
 
 logger = logging.getLogger("refold")
 _SILENT = "the backend has not answered in time"
+_EVENTS_FAULT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What an event that is not as it should be makes code raise."""
 
 State = Literal["waiting", "kept", "delivered", "conflict", "refused"]
 """Of a queued event; ``kept``: the backend is away, and the event is on disk (in memory, where there is no spool)."""
@@ -225,8 +228,32 @@ class Delivery:
             if batch.spooled and self._spool is not None:
                 self._spool.replace(len(batch.lines), again)
             else:
-                self._memory.extendleft(reversed(again))
+                self._give_back(again)
         self._wake()
+
+    def failed(self, batch: Batch, error: Exception, now_s: float) -> None:
+        """Sending a batch, or taking in its answer, raised what it never should.
+
+        Where the events may be at fault they are tried in ever smaller batches, and one that fails alone is set aside;
+        anything else is tried again later, as if the backend were away.
+        """
+        logger.error("sending %d events failed", len(batch.lines), exc_info=error)
+        if not isinstance(error, _EVENTS_FAULT):
+            self.settle(batch, Away(f"sending failed: {error!r}"), now_s)
+        elif len(batch.lines) > 1:
+            self.settle(batch, TooLarge(repr(error)), now_s)
+        else:
+            with self._lock:
+                if not self._closed:
+                    self._flying = None
+                    self._drop(batch, repr(error))
+
+    def recover(self) -> None:
+        """Take back what a sender that died was sending."""
+        with self._lock:
+            flying, self._flying = self._flying, None
+            if flying is not None and not flying.spooled:
+                self._give_back(flying.lines)
 
     def overflow(self) -> bool:
         """Make room in memory by moving it to disk; False when there is no disk to move it to."""
@@ -238,7 +265,7 @@ class Delivery:
         """Put what is still in memory, or was sent without an answer, on disk for the next process. May be repeated."""
         with self._lock:
             if self._flying is not None and not self._flying.spooled:
-                self._memory.extendleft(reversed(self._flying.lines))
+                self._give_back(self._flying.lines)
             self._flying, self._closed = None, True
             self._park()
             if self._memory:
@@ -284,8 +311,43 @@ class Delivery:
         wait_s = backoff_s(self._failures, self.policy, random.random())
         self._retry_at_s = now_s + max(wait_s, answer.retry_after_s)
         if not batch.spooled:
-            self._memory.extendleft(reversed(batch.lines))
+            self._give_back(batch.lines)
         self._park()
+
+    def _give_back(self, lines: Sequence[bytes]) -> None:
+        """Put lines of memory back to the front; later ones may have gone to the disk meanwhile (``overflow``)."""
+        if self._spool and lines:
+            try:
+                self._spool.prepend(lines)
+            except OSError as error:
+                logger.warning("the spool cannot be written: %s", error)
+            else:
+                return
+        self._memory.extendleft(reversed(lines))
+
+    def _drop(self, batch: Batch, reason: str) -> None:
+        """Set the only event of a batch aside; its number is filled."""
+        line = batch.lines[0]
+        event = orjson.loads(line)
+        self._set_aside([line])
+        outcome = Outcome("refused", "unsendable", reason)
+        again = [_refusal(event, outcome)] if "seq" in event and event["type"] != FILLER else []
+        if batch.spooled and self._spool is not None:
+            self._spool.replace(1, again)
+        else:
+            self._give_back(again)
+        self._resolve(event, outcome)
+
+    def _set_aside(self, lines: Sequence[bytes]) -> None:
+        """Keep events that the backend will not have in a file beside the spool."""
+        if self._spool is None:
+            return
+        try:
+            place = self._spool.reject(lines)
+        except OSError as error:
+            logger.warning("%d events that the backend will not have cannot be set aside: %s", len(lines), error)
+        else:
+            logger.warning("%d events that the backend will not have are in %s", len(lines), place)
 
     def _judge(self, lines: Sequence[bytes], answer: Answered) -> list[bytes]:
         """Resolve each event; returns what must be sent again, in order.
@@ -294,6 +356,7 @@ class Delivery:
         the run. So a small event that says what was refused takes its number, and the later ones are sent again.
         """
         again: list[bytes] = []
+        astray: list[bytes] = []
         holed: set[str] = set()
         for line, outcome in zip(lines, answer.outcomes, strict=True):
             event = orjson.loads(line)
@@ -301,13 +364,21 @@ class Delivery:
             if outcome.verdict == "conflict" and run in holed and "seq" in event:
                 again.append(line)
                 continue
-            if outcome.verdict == "refused" and "seq" in event and event["type"] != "publication.refused":
-                holed.add(run)
-                again.append(_filler(event, outcome))
+            if event["type"] != FILLER and "seq" in event:
+                if outcome.verdict == "refused":
+                    holed.add(run)
+                    again.append(_refusal(event, outcome))
+                elif outcome.code == "seq_conflict":
+                    astray.append(line)
             self._resolve(event, outcome)
+        if astray:
+            # their run lost a number that nothing could fill; what they tell must not be lost with it
+            self._set_aside(astray)
         return again
 
     def _resolve(self, event: dict[str, Any], outcome: Outcome) -> None:
+        if outcome.code == "seq_conflict" and event["type"] == FILLER:
+            return  # the backend has that number: what was lost here had arrived before
         if outcome.verdict != "delivered":
             logger.warning("%s %s: %s", event["type"], outcome.code, outcome.message)
         if outcome.verdict == "conflict" and "seq" in event:
@@ -330,7 +401,6 @@ def _id(line: bytes) -> str:
     return str(orjson.loads(line)["id"])
 
 
-def _filler(event: dict[str, Any], outcome: Outcome) -> bytes:
-    scope = Scope(**{name: event[name] for name in vars(Scope()) if name in event})
-    data = {"type": event["type"], "id": event["id"], "code": outcome.code, "message": outcome.message[:500]}
-    return orjson.dumps(envelope(Draft("publication.refused", data), scope, seq=event["seq"]))
+def _refusal(event: dict[str, Any], outcome: Outcome) -> bytes:
+    message = outcome.message[:500]
+    return filler(event, event["seq"], type=event["type"], id=event["id"], code=outcome.code, message=message)

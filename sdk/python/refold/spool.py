@@ -2,20 +2,23 @@
 
 A file belongs to the process that made it. What a dead process left is adopted by the next one that looks, oldest
 first, and sent before its own events. A file that was sent is deleted; one that was sent half is sent again from its
-start, which the backend recognises by the events' ids. A torn last line (power cut) was never promised, and is skipped.
+start, which the backend recognises by the events' ids. Lines that can be no events never leave: they are put into a
+``*.rejected`` file beside the spool, for a person to look at (see ``refold.mending`` for what becomes of the others).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
-import orjson
-
 from refold.ids import uuid7
+from refold.mending import FILLER, Mended, mend
+
+logger = logging.getLogger("refold")
 
 if sys.platform == "win32":  # pragma: no cover
     import msvcrt
@@ -46,6 +49,7 @@ class Spool:
         self._folder = folder
         self._files: list[_SpoolFile] = []
         self._own: _SpoolFile | None = None
+        self._current: _SpoolFile | None = None
 
     @property
     def folder(self) -> Path:
@@ -57,7 +61,7 @@ class Spool:
         if not self._folder.is_dir():
             return 0
         held = {file.path for file in self._files}
-        found = [_SpoolFile.open(path) for path in sorted(self._folder.glob("*.jsonl")) if path not in held]
+        found = [_open(path) for path in sorted(self._folder.glob("*.jsonl")) if path not in held]
         adopted = [file for file in found if file is not None]
         own = [file for file in self._files if file is self._own]
         self._files = [file for file in self._files if file is not self._own] + adopted + own
@@ -73,33 +77,60 @@ class Spool:
             self._files.append(self._own)
         self._own.append(lines)
 
+    def prepend(self, lines: Sequence[bytes]) -> None:
+        """Put lines before the own ones that wait here."""
+        if self._own is None:
+            self.append(lines)
+        else:
+            self._own.rewrite([*lines, *self._own.lines])
+
     def head(self, limit: int) -> list[bytes]:
         """The first lines, at most ``limit``."""
         while self._files and not self._files[0].lines:
             self._discard(self._files[0])
-        return self._files[0].lines[:limit] if self._files else []
+        self._current = self._files[0] if self._files else None
+        return self._current.lines[:limit] if self._current else []
 
     def replace(self, count: int, lines: Sequence[bytes]) -> None:
-        """Take the first ``count`` lines away (all of them from one ``head``) and put ``lines`` in their place."""
-        first = self._files[0]
+        """Take the ``count`` lines that ``head`` gave last away, and put ``lines`` in their place.
+
+        When the disk cannot take the change it holds in memory alone, and the next process sends them again.
+        """
+        # not always the first file: others may have been adopted since, and they go first
+        current = self._current
+        if current is None:
+            return
         if lines:
-            first.rewrite([*lines, *first.lines[count:]])
+            rest = [*lines, *current.lines[count:]]
+            try:
+                current.rewrite(rest)
+            except OSError as error:
+                logger.warning("the spool file %s cannot be rewritten: %s", current.path, error)
+                current.lines = rest
         else:
-            del first.lines[:count]
-        if not first.lines:
-            self._discard(first)
+            del current.lines[:count]
+        if not current.lines:
+            self._discard(current)
+
+    def reject(self, lines: Sequence[bytes]) -> Path:
+        """Set lines of the last ``head`` aside for a person to look at; returns the file that they are in."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._current.path if self._current else self._folder / f"{uuid7()}.jsonl"
+        return _set_aside(path, lines)
 
     def close(self) -> None:
         """Let the files go; the lines in them stay for the next process."""
         for file in self._files:
             file.close()
-        self._files, self._own = [], None
+        self._files, self._own, self._current = [], None, None
 
     def _discard(self, file: _SpoolFile) -> None:
         file.delete()
         self._files.remove(file)
         if file is self._own:
             self._own = None
+        if file is self._current:
+            self._current = None
 
 
 class _SpoolFile:
@@ -132,7 +163,25 @@ class _SpoolFile:
             handle.close()
             return None
         handle.seek(0)
-        return cls(path, handle, [line for line in handle.read().split(b"\n") if _is_whole(line)])
+        mended = mend(handle.read())
+        file = cls(path, handle, mended.lines)
+        if mended.damaged or mended.filled:
+            file._mend(mended)
+        return file
+
+    def _mend(self, mended: Mended) -> None:
+        """Put what is no event aside, then the rest in its place: the next process must not find the damage again."""
+        place = ""
+        try:
+            if mended.damaged:
+                place = f" (kept in {_set_aside(self.path, mended.damaged)})"
+            self.rewrite(mended.lines)
+        except OSError as error:
+            place = f" (it cannot be mended: {error})"
+        logger.warning(
+            "the spool file %s is damaged: %d lines are no events%s, %d numbers that its runs lack are filled with %s",
+            self.path, len(mended.damaged), place, mended.filled, FILLER,
+        )  # fmt: skip
 
     def append(self, lines: Sequence[bytes]) -> None:
         end = self._handle.seek(0, os.SEEK_END)
@@ -159,18 +208,33 @@ class _SpoolFile:
         self._handle, self.lines = handle, lines
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("the spool file %s was sent and cannot be deleted: %s", self.path, error)
         self._handle.close()
 
     def close(self) -> None:
         self._handle.close()
 
 
-def _is_whole(line: bytes) -> bool:
+def _open(path: Path) -> _SpoolFile | None:
+    """The file, or None when another process has it or it cannot be read: that keeps nobody from the other files."""
     try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
+        return _SpoolFile.open(path)
+    except OSError as error:
+        logger.warning("the spool file %s cannot be read: %s", path, error)
+        return None
+
+
+def _set_aside(path: Path, lines: Sequence[bytes]) -> Path:
+    """Put lines of a spool file into the file of rejected ones beside it, on the disk; returns where that is."""
+    rejected = path.with_suffix(".rejected")
+    with rejected.open("ab") as file:
+        file.writelines(line + b"\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    return rejected
 
 
 def _is_at(path: Path, handle: FileIO) -> bool:
