@@ -146,7 +146,10 @@ class AsyncRefold(Client["AsyncRun"]):
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise RefoldError("this client is closed")
-        if self._task is None or self._loop is None:
+        if self._task is None or self._loop is None or self._task.done():
+            if self._task is not None:
+                logger.error("the task that sends events ended: it is started again")
+                self._delivery.recover()
             self._loop = asyncio.get_running_loop()
             self._delivery.adopt()
             self._task = self._loop.create_task(self._work(), name="refold-sender")
@@ -162,8 +165,12 @@ class AsyncRefold(Client["AsyncRun"]):
                 await _wait(self._wake, step)
 
     async def _deliver(self, batch: Batch) -> None:
-        answer = await self._transport.send(batch.lines)
-        await self._off_loop(lambda: self._delivery.settle(batch, answer, time.monotonic()))
+        try:
+            answer = await self._transport.send(batch.lines)
+            await self._off_loop(lambda: self._delivery.settle(batch, answer, time.monotonic()))
+        except Exception as raised:  # noqa: BLE001 - nothing that one event does may keep the others from being sent
+            error = raised
+            await self._off_loop(lambda: self._delivery.failed(batch, error, time.monotonic()))
         self._settled.set()
         self._settled = asyncio.Event()
 

@@ -146,14 +146,17 @@ class Refold(Client["Run"]):
         return Run(self, core, resume=resume)
 
     def _start(self) -> None:
-        if self._thread is not None and not self._forked:
+        if self._thread is not None and self._thread.is_alive() and not self._forked:
             return
         with self._starting:
             if self._forked:
                 self._open()
             if self._closed:
                 raise RefoldError("this client is closed")
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
+                if self._thread is not None:
+                    logger.error("the thread that sends events died: it is started again")
+                    self._delivery.recover()
                 self._delivery.adopt()
                 self._thread = threading.Thread(target=self._work, name="refold-sender", daemon=True)
                 self._thread.start()
@@ -162,13 +165,19 @@ class Refold(Client["Run"]):
         while not self._stopping:
             step = self._delivery.next(time.monotonic())
             if isinstance(step, Batch):
-                answer = self._transport.send(step.lines)
-                self._delivery.settle(step, answer, time.monotonic())
+                self._deliver(step)
                 with self._settled:
                     self._settled.notify_all()
             else:
                 self._wake.wait(step)
                 self._wake.clear()
+
+    def _deliver(self, batch: Batch) -> None:
+        try:
+            answer = self._transport.send(batch.lines)
+            self._delivery.settle(batch, answer, time.monotonic())
+        except Exception as error:  # noqa: BLE001 - nothing that one event does may keep the others from being sent
+            self._delivery.failed(batch, error, time.monotonic())
 
     def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
         with self._settled:

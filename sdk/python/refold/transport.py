@@ -12,7 +12,7 @@ import httpx
 import orjson
 
 from refold.address import is_inbox, shown
-from refold.answers import Answer, Answered, Away, Outcome, read_answer
+from refold.answers import Answer, Answered, Away, Outcome, TooLarge, read_answer
 from refold.envelope import flat
 from refold.errors import NotFound, RefoldError, Unavailable
 
@@ -131,6 +131,7 @@ class InboxTransport:
     def __init__(self, url: str, timeout_s: float) -> None:
         redis = _redis()
         self._client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        self._unsendable = (redis.DataError,)
         self._errors = (redis.RedisError, OSError)
         self._url = url
 
@@ -141,6 +142,8 @@ class InboxTransport:
             for line in lines:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             pipeline.execute()
+        except self._unsendable as error:
+            return _cannot_be_sent(error, len(lines))
         except self._errors as error:
             return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
@@ -160,6 +163,7 @@ class AsyncInboxTransport:
     def __init__(self, url: str, timeout_s: float) -> None:
         redis = _redis()
         self._client = redis.asyncio.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        self._unsendable = (redis.DataError,)
         self._errors = (redis.RedisError, OSError)
         self._url = url
 
@@ -170,6 +174,8 @@ class AsyncInboxTransport:
             for line in lines:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             await pipeline.execute()
+        except self._unsendable as error:
+            return _cannot_be_sent(error, len(lines))
         except self._errors as error:
             return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
@@ -212,6 +218,12 @@ def _body(lines: list[bytes]) -> bytes:
 def _answer(url: str, response: httpx.Response, count: int) -> Answer:
     answer = read_answer(response.status_code, response.content, count, response.headers.get("retry-after", ""))
     return replace(answer, message=f"{shown(url)}: {answer.message}") if isinstance(answer, Away) else answer
+
+
+def _cannot_be_sent(error: Exception, count: int) -> Answer:
+    """An event with a member that is no entry's field: alone it is refused, so that it does not hold up the others."""
+    message = f"an event that the inbox cannot take: {error}"
+    return TooLarge(message) if count > 1 else Answered([Outcome("refused", "unsendable", message)])
 
 
 def _document(response: httpx.Response) -> Any:
