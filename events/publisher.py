@@ -22,6 +22,7 @@ from events.archive.queries import read_epochs, read_ids
 from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
 from events.archive.watch import Watermarks
+from events.bounded import map_bounded
 from events.codec import to_cloudevent
 from events.database import Database
 from events.door import MAX_EVENT_BYTES, admit_all
@@ -158,9 +159,8 @@ class Publisher:
         groups: dict[int, list[int]] = {}
         for index, event in enumerate(events):
             groups.setdefault(partition_of(event.org, event.key, self._partitions), []).append(index)
-        answers = await asyncio.gather(
-            *(self._append_to(p, [events[index] for index in group], deadline) for p, group in groups.items()),
-            return_exceptions=True,
+        answers = await map_bounded(
+            lambda group: self._append_to(group[0], [events[index] for index in group[1]], deadline), groups.items()
         )
         appended: dict[int, Appended] = {}
         for group, answer in zip(groups.values(), answers, strict=True):

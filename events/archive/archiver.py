@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from events.archive import store
 from events.archive.queries import read_watermarks
+from events.bounded import map_bounded
 from events.database import Database
 from events.errors import Fenced, Transient
 from events.event import Position
@@ -35,6 +36,8 @@ HOT_WINDOW = 10_000
 
 _WAIT_MS = 300
 """How long one wait for new entries blocks: bounds how late a stop, or a log that was replaced, is noticed."""
+_CHECKS = 64
+"""Partitions that are checked after a wait without an answer."""
 _TRIM_EVERY_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _LAST_N = 2**64 - 1
@@ -58,6 +61,7 @@ class Archiver:
         self._log_id = ""
         self._marks: dict[int, Position] = {}
         self._untrimmed: set[int] = set()
+        self._checked = 0
         self._trimmed_at = 0.0
         self._received_ms = 0
 
@@ -95,7 +99,7 @@ class Archiver:
             await self._trim()
 
     async def _waiting(self) -> list[int]:
-        """The partitions whose log goes on; after a wait without an answer all, so that each is checked."""
+        """The partitions whose log goes on; after a wait without an answer some, so that each is checked."""
         starts: dict[Any, Any] = {keys_of(p).log: _before_next(mark) for p, mark in self._marks.items()}
         try:
             with redis_errors():
@@ -104,11 +108,19 @@ class Archiver:
             # a key that is no stream any more: all are looked at again, and opened where needed
             raise Transient(f"the log cannot be read: {error}") from error
         named = {name.decode() for name, _ in answer}
-        return [p for p in self._partitions if not named or keys_of(p).log in named]
+        return [p for p in self._partitions if keys_of(p).log in named] if named else self._some()
+
+    def _some(self) -> list[int]:
+        """Partitions to check while nothing happens: all of them in turn, so many at a time that waiting is cheap."""
+        count = len(self._partitions)
+        chosen = [(self._checked + i) % count for i in range(min(count, _CHECKS))]
+        self._checked = (self._checked + len(chosen)) % count
+        return chosen
 
     async def _read(self, partitions: list[int]) -> Batches:
-        reads = (tail.read(self._redis, self._log_id, p, self._marks[p], self._batch) for p in partitions)
-        answers = await asyncio.gather(*reads, return_exceptions=True)
+        answers = await map_bounded(
+            lambda p: tail.read(self._redis, self._log_id, p, self._marks[p], self._batch), partitions
+        )
         batches: dict[int, list[store.Entry]] = {}
         broken = []
         for partition, answer in zip(partitions, answers, strict=True):
@@ -156,9 +168,12 @@ class Archiver:
         """Tell the log what it may forget. Not after each batch: whoever waits comes first."""
         self._trimmed_at = time.monotonic()
         partitions, self._untrimmed = self._untrimmed, set()
-        await asyncio.gather(
-            *(trim(self._redis, self._log_id, p, self._marks[p], self._hot_window) for p in partitions)
+        answers = await map_bounded(
+            lambda p: trim(self._redis, self._log_id, p, self._marks[p], self._hot_window), partitions
         )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
 
 
 def _before_next(mark: Position) -> str:

@@ -5,13 +5,13 @@ The outcome of a call whose connection broke is unknown; the caller sends the sa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 from redis.asyncio import Redis
 
+from events.bounded import map_bounded
 from events.codec import to_fields
 from events.errors import Fenced, LogFull
 from events.event import Event, Position
@@ -128,9 +128,8 @@ class Log:
             groups.setdefault(partition_by_key[place], []).append(index)
         if len(groups) == 1:
             return await self._append_to(next(iter(groups)), events)
-        answers = await asyncio.gather(
-            *(self._append_to(partition, [events[i] for i in indexes]) for partition, indexes in groups.items()),
-            return_exceptions=True,
+        answers = await map_bounded(
+            lambda group: self._append_to(group[0], [events[i] for i in group[1]]), groups.items()
         )
         outcomes: list[Appended | None] = [None] * len(events)
         for indexes, answer in zip(groups.values(), answers, strict=True):

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from events.archive import store
 from events.archive.queries import read_epochs, read_ids
+from events.bounded import map_bounded
 from events.database import Database
 from events.errors import Fenced
 from events.event import START, Position
@@ -49,7 +50,7 @@ async def open_partitions(redis: Redis, db: Database, partitions: Collection[int
     """``open_partition`` for several side by side; what was done to all of them is one log line."""
     log_id = await db.read(store.log_id)
     await claim(redis, log_id)
-    answers = await asyncio.gather(*(_open(redis, db, log_id, p) for p in partitions), return_exceptions=True)
+    answers = await map_bounded(lambda p: _open(redis, db, log_id, p), partitions)
     _tell([answer for answer in answers if isinstance(answer, _Reopened)])
     marks: dict[int, Position] = {}
     for partition, answer in zip(partitions, answers, strict=True):

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
 from events.archive.archiver import Archiver
 from events.archive.reader import Archive, next_of
+from events.archive.store import open_log
 from events.archive.watch import Watermarks
 from events.database import Database
 from events.event import START, Position
+from events.keys import partition_of
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
+from events.publisher import Publisher
 from tests.servers import RedisServer, redis_server
 from tests.stack import PARTITIONS, Stack, event, running_stack
 
@@ -150,6 +154,39 @@ def test_redis_killed_and_back_with_and_without_its_file(server: RedisServer, lo
     asyncio.run(main())
 
 
+def test_more_partitions_than_connections(server: RedisServer, log_db: Database) -> None:
+    """Opening, appending, reading, trimming and re-opening never take a connection a partition at once."""
+    partitions = 150
+
+    async def main() -> None:
+        log_db.write_now(lambda conn: open_log(conn, partitions, 0))
+        redis = Redis.from_url(server.url, max_connections=40)
+        publisher = Publisher(redis, log_db, partitions)
+        await publisher.start()
+        stopping = asyncio.Event()
+        archiving = asyncio.create_task(Archiver(redis, log_db, partitions).run(stopping))
+        events = [event(f"r{i}") for i in range(600)]
+        for part in (events[:300], events[300:]):
+            assert {o.status for o in await publisher.publish_events(part)} == {"stored"}
+            await redis.flushall()
+        assert len({partition_of(e.org, e.key, partitions) for e in events}) > 100
+        assert await Archive(log_db).count() == 600
+        stopping.set()
+        await asyncio.wait_for(archiving, 5)
+        await publisher.stop()
+        await redis.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_idle_archiver_checks_all_partitions_in_turn(log_db: Database) -> None:
+    archiver = Archiver(Redis(), log_db, 150)
+    rounds = [archiver._some() for _ in range(3)]
+    assert max(map(len, rounds)) <= 64
+    assert {p for chosen in rounds for p in chosen} == set(range(150))
+    assert Archiver(Redis(), log_db, 4)._some() == [0, 1, 2, 3]
+
+
 def test_an_idle_archiver_does_not_spin(server: RedisServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db) as stack:
@@ -157,7 +194,7 @@ def test_an_idle_archiver_does_not_spin(server: RedisServer, log_db: Database) -
             before = (await stack.redis.info("stats"))["total_commands_processed"]
             await asyncio.sleep(2)
             after = (await stack.redis.info("stats"))["total_commands_processed"]
-            assert after - before < 40 * PARTITIONS
+            assert after - before < 80 * PARTITIONS  # those of the scripts count, too
 
     asyncio.run(main())
 
