@@ -7,7 +7,9 @@ from typing import Any
 
 import orjson
 
+from events.errors import Refused
 from events.event import Event
+from events.times import check_time
 
 STREAM_FIELDS = (
     "id", "type", "source", "time", "org", "agent", "user", "session", "task", "run", "seq", "schemaversion",
@@ -15,6 +17,7 @@ STREAM_FIELDS = (
 )  # fmt: skip
 """Fields of a log entry. ``key``, ``digest`` and ``sanitized`` are the door's, added to the publisher's own."""
 
+_MOST = 2**53  # as the door has it
 _NUMBERS = {"seq", "schemaversion"}
 _DEFAULT = {"seq": 0, "schemaversion": 1, "sanitized": False, "data": "{}"}
 
@@ -30,20 +33,45 @@ def to_fields(event: Event) -> list[str]:
 
 
 def from_fields(fields: Mapping[bytes, bytes]) -> Event:
-    """The event of a log entry. Only append writes log streams, so nothing is checked again."""
+    """The event of a log entry. Raises TypeError or ValueError for one that no append can have written.
+
+    Only append is meant to write there, so this checks what would stop a store or a reader, not all that the door does.
+    """
     values: dict[str, Any] = {}
     for raw_name, raw in fields.items():
         name, text = raw_name.decode(), raw.decode()
-        values[name] = int(text) if name in _NUMBERS else text == "1" if name == "sanitized" else text
-    return Event(**values)
+        if "\0" in text:
+            raise ValueError(f"{name} holds a NUL")
+        values[name] = _number(name, text) if name in _NUMBERS else text == "1" if name == "sanitized" else text
+    event = Event(**values)
+    if not isinstance(orjson.loads(event.data), dict):
+        raise TypeError("data is no JSON object")
+    try:
+        check_time(event.time)
+    except Refused as refused:
+        raise ValueError(str(refused)) from refused
+    return event
+
+
+def _number(name: str, text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _MOST:
+        raise ValueError(f"{name} is {text:.40}")
+    return number
 
 
 def to_cloudevent(event: Event) -> dict[str, Any]:
-    """CloudEvents 1.0 structured JSON: our fields are extension attributes, empty ones are left out."""
+    """CloudEvents 1.0 structured JSON: our fields are extension attributes, empty ones are left out.
+
+    Data that are no JSON (something else than append wrote the event) stand there as text.
+    """
     value: dict[str, Any] = {"specversion": "1.0", "datacontenttype": "application/json"}
     for name in STREAM_FIELDS:
         field = getattr(event, name)
         if name not in ("key", "digest", "data") and field != _DEFAULT.get(name, ""):
             value[name] = field
-    value["data"] = orjson.loads(event.data)
+    try:
+        value["data"] = orjson.loads(event.data)
+    except orjson.JSONDecodeError:
+        value["data"] = event.data
     return value

@@ -22,7 +22,7 @@ from events.log import recovery
 from events.log.layout import keys_of
 from events.log.recovery import open_partition, open_partitions
 from events.log.scripts import Script
-from events.log.tail import read
+from events.log.tail import ForeignEntry, read
 from tests.integration.log_world import World, event, in_world, positions, start, statuses, world
 
 KEYS = keys_of(0)
@@ -369,6 +369,21 @@ async def test_no_entry_however_odd_stops_recovery(world: World) -> None:
     await world.open()
     assert (await in_log(world, 2))[0] == "start-r1-1"
     assert statuses(await world.log.append([event("a", seq=2)])) == ["stored"]
+
+
+@in_world()
+async def test_an_entry_that_only_looks_like_ours_is_set_aside(world: World) -> None:
+    """It has our fields and the next number, but no content that anybody could fold or show."""
+    await world.log.append(events(0))
+    looks = {"id": "x", "type": "note.written", "org": "default", "key": "task/t", "digest": "d", "task": "t"}
+    for more in ({"time": "soon", "data": "{}"}, {"time": "2026-03-01T10:00:00Z", "data": "not json"}):
+        await world.redis.xadd(KEYS.log, {**looks, **more}, id="1-*")
+    with pytest.raises(ForeignEntry, match="1-1 is no event"):
+        await world.archive_all()
+    await world.open()
+    await world.archive_all()
+    assert await world.archived_ids() == ["e0"]
+    assert await world.redis.xlen(KEYS.foreign) == 2
 
 
 @in_world()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -65,3 +66,32 @@ def test_positions_order_as_pairs_of_numbers() -> None:
     assert Position.parse(b"2-10") == Position.parse(str(Position(2, 10))) == Position(2, 10)
     with pytest.raises(ValueError, match="not enough values"):
         Position.parse("7")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("data", "not json"),
+        ("data", "[]"),
+        ("data", '{"a": NaN}'),
+        ("time", "yesterday"),
+        ("time", "2026-03-01T10:00:00"),
+        ("seq", "-1"),
+        ("seq", "99999999999999999999"),
+        ("schemaversion", "one"),
+        ("id", "a\0b"),
+        ("unheard_of", "x"),
+    ],
+)
+def test_what_no_append_can_have_written_is_no_event(field: str, value: str) -> None:
+    """C22: nor may it reach a store that cannot take it."""
+    event = door.admit({"id": "e1", "type": "run.heartbeat", "run": "r1", "data": {"detail": "x"}})
+    fields = as_read(codec.to_fields(event))
+    assert codec.from_fields(fields) == event
+    with pytest.raises((TypeError, ValueError)):
+        codec.from_fields(fields | {field.encode(): value.encode()})
+
+
+def test_data_that_are_no_json_are_shown_as_text() -> None:
+    event = door.admit({"id": "e1", "type": "run.heartbeat", "run": "r1"})
+    assert codec.to_cloudevent(msgspec.structs.replace(event, data="{oops"))["data"] == "{oops"
