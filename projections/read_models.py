@@ -18,7 +18,7 @@ from events.errors import Refused, Transient
 from events.event import START, Position
 from events.tokens import read_token
 from projections import generations
-from projections.engine import checkpoints, tables
+from projections.engine import checkpoints, ownership, tables
 from projections.engine.source import lag
 from projections.generations import Generation
 from projections.projection import Projection
@@ -28,7 +28,7 @@ T = TypeVar("T")
 FIRST_WAIT_S = 0.002
 LAST_WAIT_S = 0.05
 
-State = Literal["live", "stale", "rebuilding", "paused", "missing"]
+State = Literal["live", "stale", "rebuilding", "abandoned", "paused", "missing"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ class Read(Generic[T]):
 class ProjectionStatus:
     """One read model: how many events behind the archive, for how many seconds, and what it waits for.
 
-    ``state``: ``live``; ``stale`` (other code made it: rebuild); ``rebuilding``; ``paused`` (``reason`` says why);
-    ``missing`` (it has no generation yet). ``progress`` is that of a running rebuild.
+    ``state``: ``live``; ``stale`` (other code made it: rebuild); ``rebuilding``; ``abandoned`` (a rebuild whose
+    builder died or stands still); ``paused`` (``reason`` says why); ``missing`` (it has no generation yet).
+    ``progress`` is that of a rebuild which is not done.
     """
 
     name: str
@@ -159,7 +160,7 @@ class ReadModels:
     async def _status(
         self, name: str, marks: Mapping[int, Position], epochs: Mapping[int, Mapping[int, int | None]]
     ) -> ProjectionStatus:
-        building = await self._log.read(partial(generations.building, projection=name))
+        building, built = await self._log.read(partial(find_building, projection=name))
         progress = building.progress if building is not None else None
         try:
             opened = await self._active(name, refresh=True)
@@ -172,15 +173,27 @@ class ReadModels:
         waiting_s = await self._log.read(lambda conn: _waiting_s(conn, oldest)) if oldest else 0.0
         state: State = "live"
         if building is not None:
-            state = "rebuilding"
+            state = "rebuilding" if built else "abandoned"
         elif opened.stale:
             state = "stale"
         elif paused:
             state = "paused"
-        reason = paused or (why_stale(name, rebuilding=building is not None) if opened.stale else "")
+        reason = why_abandoned(name) if state == "abandoned" else paused
+        if not reason and opened.stale:
+            reason = why_stale(name, rebuilding=building is not None)
         return ProjectionStatus(
             name, opened.generation.number, state, sum(behind.values()), waiting_s, letters, parked, reason, progress
         )
+
+
+def find_building(conn: Connection, projection: str) -> tuple[Generation | None, bool]:
+    """The generation that is being built, or was when its builder died; and whether a builder is at it."""
+    return generations.building(conn, projection), ownership.is_held(conn, ownership.rebuild_lease(projection))
+
+
+def why_abandoned(name: str) -> str:
+    """What is said of a rebuild that nobody is at."""
+    return f"the process that rebuilt it died or stands still: run `refold rebuild {name}` to continue its work"
 
 
 def why_stale(name: str, *, rebuilding: bool) -> str:

@@ -34,7 +34,10 @@ class _Job:
     settings: Settings
 
     def rebuild(self, projection: Projection, check: bool) -> dict[str, Any]:
-        """Rebuild it. One that runs elsewhere is watched to its end instead, and continued if its process dies."""
+        """Rebuild it. One that runs elsewhere is watched to its end instead, and continued if its process dies.
+
+        ``note`` says so when the one that was watched may have lacked the check that was asked for.
+        """
         before = self._active(projection)
         while True:
             try:
@@ -52,7 +55,8 @@ class _Job:
                 now = self._active(projection)
                 if now is None or now == before:
                     continue
-                built = now
+                note = {"note": "another process rebuilt it, perhaps without the check"} if check else {}
+                return {"generation": now.number, **note}
             return {"generation": built.number}
 
     def verify(self, projections: Sequence[Projection]) -> dict[str, Any]:

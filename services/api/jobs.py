@@ -30,17 +30,24 @@ class Job:
     id: str
     kind: str
     names: tuple[str, ...]
+    options: tuple[str, ...] = ()
     state: Literal["running", "done", "failed"] = "running"
     progress: dict[str, Any] = field(default_factory=dict)
     result: Any = None
     error: str = ""
     started_s: float = field(default_factory=time.monotonic)
+    heard_s: float = field(default_factory=time.monotonic)
     ended_s: float | None = None
 
     @property
     def seconds(self) -> float:
         """How long it has run, or ran."""
         return (self.ended_s or time.monotonic()) - self.started_s
+
+    @property
+    def silent_s(self) -> float:
+        """How long it has told nothing."""
+        return time.monotonic() - self.heard_s
 
     def document(self) -> dict[str, Any]:
         """What the API shows of it. ``eta_s`` is None where nothing can be told yet."""
@@ -72,9 +79,9 @@ class Jobs:
         self._processes: set[asyncio.subprocess.Process] = set()
 
     def running(self, kind: str, name: str) -> Job | None:
-        """The running job of a kind that works on a projection."""
-        found = (job for job in self._jobs.values() if job.kind == kind and name in job.names)
-        return next((job for job in found if job.state == "running"), None)
+        """The job of a kind that works on a projection, if it runs; an older one that stands still is not asked."""
+        job = self.latest(kind, name)
+        return job if job is not None and job.state == "running" else None
 
     def latest(self, kind: str, name: str) -> Job | None:
         """The job of a kind that worked on a projection last."""
@@ -86,7 +93,7 @@ class Jobs:
 
     def start(self, kind: str, names: Sequence[str], *options: str) -> Job:
         """Start a job; it runs on by itself. ``options`` are those of the job process."""
-        job = Job(uuid4().hex, kind, tuple(names))
+        job = Job(uuid4().hex, kind, tuple(names), options)
         self._jobs[job.id] = job
         for old in [one.id for one in self._jobs.values() if one.state != "running"][: -KEPT_JOBS or None]:
             del self._jobs[old]
@@ -127,7 +134,7 @@ class Jobs:
         assert process.stderr is not None
         stderr = asyncio.create_task(_tail(process.stderr))
         async for line in process.stdout:
-            said = orjson.loads(line)
+            said, job.heard_s = orjson.loads(line), time.monotonic()
             job.progress.update(said.get("progress", {}))
             job.result = said.get("result", job.result)
             job.error = said.get("error", job.error)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from projections import generations
 from projections.generations import Generation
-from projections.read_models import ProjectionStatus, why_stale
+from projections.read_models import ProjectionStatus, find_building, why_abandoned, why_stale
 from services.api.deps import BackendDep
 from services.api.jobs import Job, Jobs
 from services.api.listings import rfc3339
@@ -18,6 +18,10 @@ from services.api.problems import Problem
 from services.composition import Backend
 
 router = APIRouter(tags=["projections"])
+
+_START_S = 10.0
+"""How long a job process may take to begin, or to notice that a lease has ended."""
+_UNCHECKED = "a rebuild without the check was running already and was joined: rebuild once more to have it checked"
 
 
 def _jobs(request: Request) -> Jobs:
@@ -40,9 +44,8 @@ async def list_(
     after: Annotated[str | None, Query(description="Position token; `reached` tells who has passed it")] = None,
 ) -> dict[str, Any]:
     """Every read model: its generation, how far it is behind, what it waits for."""
-    jobs = _jobs(request)
     items = [
-        _status(status, begun=jobs.running("rebuild", status.name) is not None)
+        _status(status, begun=_begun(backend, _jobs(request), status.name))
         for status in await backend.read_models.status()
     ]
     if after:
@@ -55,18 +58,27 @@ async def _reached(backend: Backend, name: str, after: str) -> bool:
     return (await backend.read_models.read(name, lambda _: None, after, 0)).reached
 
 
+def _begun(backend: Backend, jobs: Jobs, name: str) -> bool:
+    """Whether a process of ours that rebuilds it, or is about to, has told something lately."""
+    job = jobs.running("rebuild", name)
+    return job is not None and job.silent_s < backend.settings.lease_s + _START_S
+
+
 def _status(status: ProjectionStatus, *, begun: bool) -> dict[str, Any]:
-    """``begun``: a process that will rebuild it has started, though no generation is registered yet."""
-    begins = begun and status.state == "stale"
+    """``begun``: a process that will rebuild it has started, though it is not at its generation yet."""
+    state, hint = status.state, status.reason
+    if begun and state in ("stale", "abandoned"):
+        hint = why_stale(status.name, rebuilding=True) if state == "stale" else "it is being rebuilt"
+        state = "rebuilding"
     return {
         "name": status.name,
         "generation": status.generation or None,
         "lag_events": status.lag_events,
         "lag_s": round(status.lag_s, 3),
-        "state": "rebuilding" if begins else status.state,
+        "state": state,
         "dead_letters": status.dead_letters,
         "parked_keys": status.parked_keys,
-        "hint": why_stale(status.name, rebuilding=True) if begins else status.reason,
+        "hint": hint,
         "rebuild": status.progress,
     }
 
@@ -79,18 +91,31 @@ async def rebuild(
     response: Response,
     check: Annotated[bool, Query(description="Compare with a second, independent refold before the swap")] = False,
 ) -> dict[str, Any]:
-    """Refold a projection beside the one that is read, then swap. A running rebuild is joined, not doubled."""
-    known(backend, name)
-    jobs = _jobs(request)
-    job = jobs.running("rebuild", name) or jobs.start("rebuild", [name], *(["--check"] if check else []))
+    """Refold a projection beside the one that is read, then swap. A running rebuild is joined, not doubled.
+
+    ``note`` says so when the one that was joined lacks the check that was asked for.
+    """
+    jobs, options = _jobs(request), ["--check"] if check else []
+    joined = jobs.running("rebuild", known(backend, name))
+    if joined is not None and await _abandoned(backend, jobs, name) is not None:
+        joined = None
+    job = joined or jobs.start("rebuild", [name], *options)
     response.headers["location"] = str(request.url.path)
-    return _rebuild_document(name, job)
+    document = _rebuild_document(name, job)
+    return document | {"note": _UNCHECKED} if check and "--check" not in job.options else document
 
 
 @router.get("/v1/projections/{name:name}/rebuild")
 async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> dict[str, Any]:
-    """How far the rebuild of a projection is, whichever process does it; else how the last one from here ended."""
-    job = _jobs(request).latest("rebuild", known(backend, name))
+    """How far the rebuild of a projection is, whichever process does it; else how the last one from here ended.
+
+    ``abandoned``: its process died or stands still; POST here to continue its work.
+    """
+    jobs = _jobs(request)
+    job = jobs.latest("rebuild", known(backend, name))
+    abandoned = await _abandoned(backend, jobs, name)
+    if abandoned is not None:
+        return abandoned
     if job is None or job.state != "running":
         elsewhere = await backend.db.read(lambda conn: generations.building(conn, name))
         if elsewhere is not None:
@@ -100,9 +125,24 @@ async def rebuild_progress(name: str, backend: BackendDep, request: Request) -> 
     return _rebuild_document(name, job)
 
 
+async def _abandoned(backend: Backend, jobs: Jobs, name: str) -> dict[str, Any] | None:
+    """The document of a rebuild whose process died or stands still, unless another one is about to go on with it."""
+    building, held = await backend.db.read(lambda conn: find_building(conn, name))
+    if held or _begun(backend, jobs, name):
+        return None
+    last = jobs.latest("rebuild", name)
+    said = f" ({last.error})" if last is not None and last.error else ""
+    told = {"state": "abandoned", "eta_s": None, "error": why_abandoned(name) + said}
+    if building is not None:
+        return _rebuild_elsewhere(building) | told
+    job = jobs.running("rebuild", name)
+    return None if job is None else _rebuild_document(name, job) | told
+
+
 def _rebuild_document(name: str, job: Job) -> dict[str, Any]:
     result = job.result if isinstance(job.result, dict) else {}
-    return {**job.document(), "projection": name, "generation": result.get("generation")}
+    told = {"projection": name, "generation": result.get("generation"), "note": result.get("note", "")}
+    return {**job.document(), **told}
 
 
 def _rebuild_elsewhere(building: Generation) -> dict[str, Any]:
@@ -123,6 +163,7 @@ def _rebuild_elsewhere(building: Generation) -> dict[str, Any]:
         "error": "",
         "projection": building.projection,
         "generation": None,
+        "note": "",
     }
 
 

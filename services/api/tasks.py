@@ -42,9 +42,15 @@ async def list_(
 
 @router.get("/v1/tasks/{task:name}")
 async def show(task: str, backend: BackendDep, org: OrgDep, after: After = None) -> dict[str, Any]:
-    """Everything known of a task: status, plan, steps, calls in flight, runs, decisions, notes, totals."""
+    """Everything known of a task: status, plan, steps, calls in flight, runs, decisions, notes, totals.
+
+    Without ``after`` it waits for all that is durable now only where the task would be unknown.
+    """
     work = partial(tasks.task_document, org=org, task=task, now=now())
-    found = await read(backend, STATE, work, org=org, key=task_key(task), after=after)
+    key = task_key(task)
+    found = await read(backend, STATE, work, org=org, key=key, after=after)
+    if found.value is None and not after:
+        found = await read(backend, STATE, work, org=org, key=key, after=await newest(backend, org, key))
     return {**_known(found.value, task), "read": found.note}
 
 

@@ -138,26 +138,29 @@ def rebuild(
                 _print_rebuilt(done[-1])
         if not as_json:
             _hint_dead_letters(_statuses(client, names))
-    if any(one["state"] == "failed" for one in done):
+    if any(one["state"] != "done" for one in done):
         raise typer.Exit(NO)
 
 
 def _print_rebuilt(job: dict[str, Any]) -> None:
     name = job["projection"]
-    if job["state"] == "failed":
-        say(f"{name} failed: {one_line(job['error'])}", style="red")
+    if job["state"] != "done":
+        say(f"{name} {job['state']}: {one_line(job['error'])}", style="red")
         return
     say(
         f"{name} refolded: {job['events']:,} events in {duration(job['seconds'])} "
         f"({job['events_per_s']:,} events/s); reads now use generation {job['generation']}"
     )
+    if job["note"]:
+        say(f"{name} is not checked: {job['note']}", style="yellow")
 
 
 def _rebuild(client: Client, name: str, check: bool) -> dict[str, Any]:
     path = f"/v1/projections/{segment(name)}/rebuild"
-    client.post(path, check=check or None)
+    joined = client.post(path, check=check or None)
     then = f"the instance goes on by itself, and `refold rebuild {name}` joins it"
-    return _watch(client, path, client.get(path), f"refolding {name}", then)
+    job = _watch(client, path, client.get(path), f"refolding {name}", then)
+    return job | {"note": joined.get("note") or job.get("note", "")}
 
 
 def _watch(client: Client, path: str, job: dict[str, Any], description: str, then: str) -> dict[str, Any]:

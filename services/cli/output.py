@@ -18,6 +18,7 @@ STATE_STYLES = {
     "completed": "green", "live": "green", "active": "green", "stored": "green", "success": "green",
     "in_progress": "cyan", "running": "cyan", "building": "cyan", "catching_up": "cyan", "duplicate": "cyan",
     "blocked": "yellow", "waiting_approval": "yellow", "interrupted": "yellow", "stale": "yellow", "paused": "yellow",
+    "abandoned": "yellow",
     "failed": "red", "refused": "red", "conflict": "red", "stuck": "red", "lost": "red",
 }  # fmt: skip
 """Colour of a word that tells a state; unknown words have none."""

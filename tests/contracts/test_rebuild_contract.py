@@ -189,6 +189,26 @@ def test_before_its_first_generation_a_read_model_says_so(lab: Lab) -> None:
     asyncio.run(run())
 
 
+def test_a_rebuild_whose_builder_is_gone_is_shown_as_abandoned(lab: Lab) -> None:
+    async def state() -> tuple[str, str]:
+        models = ReadModels([TOY], lab.stores, lab.log)
+        (status,) = await models.status()
+        models.close()
+        return status.state, status.reason
+
+    fold_active(lab)
+    lease = ownership.rebuild_lease("toy")
+    lab.log.write_now(lambda conn: ownership.acquire(conn, lease, 0, "builder", 0.3))
+    lab.log.write_now(lambda conn: generations.create(conn, TOY))
+    assert asyncio.run(state()) == ("rebuilding", "")
+    time.sleep(0.5)  # and the lease is not renewed
+    shown, reason = asyncio.run(state())
+    assert shown == "abandoned"
+    assert "run `refold rebuild toy`" in reason
+    assert rebuild(TOY, lab.stores, lab.log).number == 2
+    assert asyncio.run(state()) == ("live", "")
+
+
 def test_a_second_rebuild_of_the_same_read_model_is_refused(lab: Lab) -> None:
     lease = ownership.rebuild_lease("toy")
     lab.log.write_now(lambda conn: ownership.acquire(conn, lease, 0, "somebody", 30))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from events.database import Stores
+from projections import generations
+from projections.registry import PROJECTIONS
 from services.api.paging import encode_cursor
 from tests.instance import Instance, running_instance, until
 from tests.servers import PostgresServer
@@ -17,13 +24,41 @@ ODD = "a/b c?d#e%2F+ü&x=1"
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def instance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    environ = {}
+def stores_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres")
-        environ["REFOLD_DATABASE_URL"] = server.new_database()
-    with running_instance(tmp_path_factory.mktemp("api") / "data", **environ) as running:
+        return server.new_database()
+    return f"sqlite:///{tmp_path_factory.mktemp('stores')}"
+
+
+@pytest.fixture(scope="module")
+def instance(stores_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running_instance(tmp_path_factory.mktemp("api") / "data", REFOLD_DATABASE_URL=stores_url) as running:
         yield running
+
+
+def test_a_builder_that_stands_still_is_not_waited_for(tmp_path: Path) -> None:
+    """Its job process is stopped before it comes to anything; another one takes its place."""
+    path = "/v1/projections/beliefs/rebuild"
+    with running_instance(tmp_path / "data", REFOLD_LEASE_S="0.5") as instance:
+        instance.http.post(path)
+        (stopped,) = until(lambda: job_processes(instance))
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            refolded = instance.refold("rebuild", "beliefs", "--json")
+            assert (refolded.returncode, json.loads(refolded.stdout)["state"]) == (1, "abandoned")
+            again = instance.refold("rebuild", "beliefs", "--json")
+            assert (again.returncode, json.loads(again.stdout)["state"]) == (0, "done")
+            assert projection(instance, "beliefs")["state"] == "live"
+        finally:
+            os.kill(stopped, signal.SIGKILL)
+
+
+def job_processes(instance: Instance) -> list[int]:
+    """The job processes that this instance has started."""
+    of_process = Path(f"/proc/{instance.process.pid}/task/{instance.process.pid}/children")
+    children = [int(pid) for pid in of_process.read_text().split()]
+    return [pid for pid in children if b"services.api.job" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def whole_run(instance: Instance, run: str, **members: Any) -> str:
@@ -294,7 +329,10 @@ def test_rebuild_and_verify_run_beside_reads_and_writes(instance: Instance) -> N
     begun = instance.http.post("/v1/projections/task_state/rebuild")
     assert begun.status_code == 202
     joined = instance.http.post("/v1/projections/task_state/rebuild").json()
-    assert joined["id"] == begun.json()["id"]
+    assert (joined["id"], joined["note"]) == (begun.json()["id"], "")
+    unchecked = instance.http.post("/v1/projections/task_state/rebuild", params={"check": True}).json()
+    assert unchecked["id"] == joined["id"]
+    assert "without the check" in unchecked["note"]
     assert instance.publish(instance.event(run)).status_code == 200
     job = until(lambda: finished(instance, begun.headers["location"]))
     assert (job["state"], job["generation"]) == ("done", before + 1), job
@@ -308,6 +346,34 @@ def test_rebuild_and_verify_run_beside_reads_and_writes(instance: Instance) -> N
     generations = instance.http.get("/v1/generations", params={"projection": "task_state"}).json()["items"]
     assert [one["state"] for one in generations[:2]] == ["active", "retired"]
     assert instance.http.post("/v1/verify", json={"projections": ["nobody"]}).status_code == 404
+
+
+def test_an_abandoned_rebuild_says_so_and_is_continued(instance: Instance, stores_url: str) -> None:
+    """What a builder leaves that was killed: a generation that is being built, and nobody who holds its lease."""
+    stores = Stores(stores_url)
+    log = stores.log()
+    left = log.write_now(lambda conn: generations.create(conn, PROJECTIONS["beliefs"]))
+    log.close()
+    path = "/v1/projections/beliefs/rebuild"
+    told = instance.http.get(path).json()
+    assert (told["state"], told["id"]) == ("abandoned", left.name)
+    assert "run `refold rebuild beliefs`" in told["error"]
+    shown = projection(instance, "beliefs")
+    assert (shown["state"], shown["hint"]) == ("abandoned", told["error"])
+    begun = instance.http.post(path).json()
+    assert begun["state"] == "running"
+    assert projection(instance, "beliefs")["state"] in ("rebuilding", "live")
+    job = until(lambda: finished(instance, path))
+    assert (job["state"], job["generation"]) == ("done", left.number), job
+
+
+def test_a_task_that_is_durable_is_not_unknown_though_no_token_is_given(instance: Instance) -> None:
+    """The projector need not have come to it yet."""
+    for _ in range(20):
+        run = instance.name()
+        instance.stored(instance.event(run, "run.started", {"goal": "g"}))
+        assert instance.http.get(f"/v1/tasks/{run}").json()["goal"] == "g"
+    assert instance.http.get(f"/v1/tasks/{instance.name()}").status_code == 404
 
 
 def projection(instance: Instance, name: str) -> dict[str, Any]:

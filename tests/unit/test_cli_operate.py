@@ -33,6 +33,25 @@ def test_ctrl_c_while_a_job_runs_says_how_far_it_was_and_what_comes_of_it(monkey
     assert "\n" not in str(raised.value)
 
 
+class Joined(Client):
+    """A client of an instance where a rebuild without a check runs and then dies."""
+
+    def post(self, path: str, body: Any = None, **params: Any) -> Any:
+        return {"note": "a rebuild without the check was joined"}
+
+    def get(self, path: str, **params: Any) -> Any:
+        return {"projection": "x", "state": "abandoned", "error": "run `refold rebuild x`", "total": 0, "events": 0}
+
+
+def test_an_abandoned_rebuild_is_not_waited_for_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    job = operate._rebuild(Joined("http://instance"), "x", True)
+    assert (job["state"], job["note"]) == ("abandoned", "a rebuild without the check was joined")
+    operate._print_rebuilt(job)
+    assert "x abandoned: run `refold rebuild x`" in capsys.readouterr().out
+    operate._print_rebuilt(job | {"state": "done", "events": 7, "seconds": 1.0, "events_per_s": 7, "generation": 2})
+    assert "x is not checked: a rebuild without the check was joined" in capsys.readouterr().out
+
+
 def test_status_during_a_rebuild_shows_it_and_advises_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
