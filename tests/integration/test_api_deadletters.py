@@ -10,7 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import update
 
+from events.archive.schema import event_log
+from events.database import Stores
 from tests.instance import Instance, running_instance, until
 
 
@@ -73,6 +76,20 @@ def test_list_show_retry_and_discard(sick: Sick) -> None:
     gone = instance.refold("deadletters", "show", letters[0]["id"])
     assert gone.returncode == 1
     assert gone.stderr.count(b"\n") == 1
+
+
+def test_an_event_that_is_no_json_is_shown_as_text(sick: Sick, tmp_path: Path) -> None:
+    """One that something else than append had put into the log, before such were set aside."""
+    run = sick.instance.name()
+    ids = sick.poison(run)
+    letters = until(lambda: len(sick.letters(run)) == 2 and sick.letters(run))
+    db = Stores(f"sqlite:///{tmp_path / 'data' / 'db'}").log()
+    try:
+        db.write_now(lambda conn: conn.execute(update(event_log).where(event_log.c.id == ids[0]).values(data="{oops")))
+    finally:
+        db.close()
+    shown = sick.instance.http.get(f"/v1/deadletters/{letters[0]['id']}")
+    assert (shown.status_code, shown.json()["event"]["data"]) == (200, "{oops")
 
 
 def test_a_discard_is_an_event_and_a_rebuild_agrees(sick: Sick) -> None:
