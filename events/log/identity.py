@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.errors import SetupError
+from events.errors import Fenced, SetupError
 from events.event import START
 from events.log.layout import OWNER
 from events.log.scripts import redis_errors
@@ -20,10 +20,13 @@ from events.log.tail import check
 async def claim(redis: Redis, log_id: str) -> None:
     """Make sure that this Redis is the log's; an empty one becomes so, and of several logs at once only one gets it.
 
-    Raises SetupError when it is another log's, Transient when it cannot be asked.
+    Raises SetupError when it is another log's or the key holds no name, Transient when it cannot be asked.
     """
-    with redis_errors():
-        owner: Any = await redis.get(OWNER)
+    try:
+        with redis_errors():
+            owner: Any = await redis.get(OWNER)
+    except Fenced as error:
+        raise SetupError(f"{error} (key {OWNER}): delete it if no other log is on this Redis") from error
     if owner is None:
         # the key alone may be gone: evicted, or deleted by hand
         holder = (await check(redis, log_id, 0, START)).log_id

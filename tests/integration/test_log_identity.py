@@ -182,6 +182,15 @@ async def test_the_owners_key_alone_is_gone(world: World) -> None:
 
 
 @in_world()
+async def test_something_else_under_the_owners_key_is_named(world: World) -> None:
+    """Nothing heals that by itself: it may be somebody's, so a person has to look."""
+    await world.redis.delete(OWNER)
+    await world.redis.rpush(OWNER, "a list")
+    with pytest.raises(SetupError, match=f"{OWNER}.*delete it"):
+        await claim(world.redis, world.log_id)
+
+
+@in_world()
 async def test_a_partition_of_another_log_under_our_key(world: World) -> None:
     """A recovery that slept through a flush and another store's claim: its script, too, looks whose partition it is."""
     async with neighbour(world) as other:
