@@ -115,6 +115,7 @@ def _prepare(db: Database, wanted: int) -> int:
     migrations.migrate(db)
 
     def work(conn: Connection) -> int:
+        store.hold_log(conn)
         partitions = wanted or store.partition_count(conn) or NEW_LOG_PARTITIONS
         store.open_log(conn, partitions, time.time_ns() // 1_000_000)
         introduce(conn, REACTORS)

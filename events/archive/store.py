@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select, text, update
 
 from events.archive.schema import event_ids, event_log, log_config, log_epochs, log_watermarks
 from events.bulk import bulk_insert, bulk_insert_new, bulk_select
@@ -32,6 +32,13 @@ _ID_COLUMNS = ("id", "org", "key", "partition", "epoch", "n", "digest")
 _LOG_COLUMNS = tuple(column.name for column in event_log.columns)
 
 
+def hold_log(conn: Connection) -> None:
+    """Let nobody else open the log until this transaction ends: processes that start together create it once."""
+    if conn.dialect.name == "postgresql":
+        # SQLite's write transactions exclude each other anyway
+        conn.execute(text("LOCK TABLE log_config IN SHARE ROW EXCLUSIVE MODE"))
+
+
 def open_log(conn: Connection, partitions: int, now_ms: int) -> None:
     """Create the log's rows, or check that it was created with the same number of partitions.
 
@@ -39,6 +46,7 @@ def open_log(conn: Connection, partitions: int, now_ms: int) -> None:
 
     Raises SetupError when the number differs: which partition a key belongs to is fixed with it.
     """
+    hold_log(conn)
     stored = partition_count(conn)
     if stored is None:
         conn.execute(insert(log_config), {"name": "partitions", "value": str(partitions)})

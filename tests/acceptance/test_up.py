@@ -389,6 +389,7 @@ def test_each_role_in_a_process_of_its_own_on_postgresql(machine: Machine, postg
         for process in processes:
             process.terminate()
         said = [process.communicate(timeout=30)[1] for process in processes]
+        print("".join(said))
         redis_server.stop()
     assert [process.returncode for process in processes] == [0] * len(roles), "".join(said)
 

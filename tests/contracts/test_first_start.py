@@ -1,0 +1,42 @@
+"""Processes that start together on an empty store: one creates the log, all find it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from sqlalchemy import func, select
+
+from events.archive import store
+from events.archive.schema import reactor_checkpoints
+from events.database import Stores
+from services.composition import _prepare
+from services.reactors.registry import REACTORS
+from services.settings import NEW_LOG_PARTITIONS
+
+STARTERS = 6
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_the_log_is_created_once(stores: Stores, attempt: int) -> None:
+    databases = [stores.log() for _ in range(STARTERS)]
+    together = Barrier(STARTERS)
+
+    def start(index: int) -> tuple[int, str]:
+        together.wait()
+        partitions = _prepare(databases[index], 0)
+        return partitions, databases[index].read_now(store.log_id)
+
+    try:
+        with ThreadPoolExecutor(STARTERS) as threads:
+            found = list(threads.map(start, range(STARTERS)))
+        assert len(set(found)) == 1
+        assert found[0][0] == NEW_LOG_PARTITIONS
+        checkpoints = databases[0].read_now(
+            lambda conn: conn.execute(select(func.count()).select_from(reactor_checkpoints)).scalar_one()
+        )
+        assert checkpoints == len(tuple(REACTORS)) * NEW_LOG_PARTITIONS
+    finally:
+        for database in databases:
+            database.close()
