@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -10,12 +11,23 @@ from sqlalchemy import func, select
 
 from events.archive import store
 from events.archive.schema import reactor_checkpoints
-from events.database import Stores
+from events.database import Database, Stores
+from events.errors import Transient
 from services.composition import _prepare
 from services.reactors.registry import REACTORS
 from services.settings import NEW_LOG_PARTITIONS
 
 STARTERS = 6
+
+
+def prepared(database: Database) -> int:
+    """As a worker starts: while a new SQLite file turns to WAL it is locked for all others, who try again."""
+    for _ in range(200):
+        try:
+            return _prepare(database, 0)
+        except Transient:
+            time.sleep(0.05)
+    raise AssertionError("the store stayed locked")
 
 
 @pytest.mark.parametrize("attempt", range(3))
@@ -25,8 +37,7 @@ def test_the_log_is_created_once(stores: Stores, attempt: int) -> None:
 
     def start(index: int) -> tuple[int, str]:
         together.wait()
-        partitions = _prepare(databases[index], 0)
-        return partitions, databases[index].read_now(store.log_id)
+        return prepared(databases[index]), databases[index].read_now(store.log_id)
 
     try:
         with ThreadPoolExecutor(STARTERS) as threads:
