@@ -23,6 +23,7 @@ from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
 from events.archive.watch import Watermarks
 from events.bounded import map_bounded
+from events.clock import now_ms
 from events.codec import to_cloudevent
 from events.database import Database
 from events.door import MAX_EVENT_BYTES, admit_all
@@ -313,7 +314,7 @@ def _refused(raw: Any, refusal: Refused, org: str, source: str) -> Refusal:
         code=refusal.code,
         field=refusal.field,
         reason=str(refusal),
-        received_ms=_now_ms(),
+        received_ms=now_ms(),
     )
 
 
@@ -325,9 +326,5 @@ def _conflicting(event: Event, outcome: Outcome, source: str) -> Refusal:
         code=outcome.code,
         field=outcome.field,
         reason=outcome.message,
-        received_ms=_now_ms(),
+        received_ms=now_ms(),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -5,7 +5,6 @@ A generation's number is never used again, so that nobody who was asleep can wri
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import orjson
 from sqlalchemy import Connection, func, insert, select, update
 
 from events.archive.schema import generations
+from events.clock import now_ms
 from events.errors import Refused
 from projections.fingerprint import fingerprint
 from projections.projection import Projection
@@ -69,7 +69,7 @@ def create(conn: Connection, projection: Projection) -> Generation:
             "version": projection.version,
             "state": "building",
             "progress": "{}",
-            "created_ms": _now_ms(),
+            "created_ms": now_ms(),
         },
     )
     return get(conn, projection.name, number)
@@ -91,7 +91,7 @@ def activate(conn: Connection, generation: Generation) -> None:
     changed = conn.execute(
         update(table)
         .where(of_projection, table.c.generation == generation.number, table.c.state.in_(("building", "retired")))
-        .values(state="active", activated_ms=_now_ms())
+        .values(state="active", activated_ms=now_ms())
     )
     if changed.rowcount != 1:
         raise Refused(f"{generation.name} is {generation.state} and cannot be activated", code="not_ready")
@@ -127,7 +127,3 @@ def _generation(row: Mapping[Any, Any]) -> Generation:
         row["projection"], row["generation"], row["name"], row["fingerprint"], row["version"], row["state"],
         orjson.loads(row["progress"]), row["created_ms"], row["activated_ms"],
     )  # fmt: skip
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

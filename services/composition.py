@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from sqlalchemy import Connection
 import migrations
 from events.archive import store
 from events.archive.reader import Archive
+from events.clock import now_ms
 from events.database import Database, Stores
 from events.errors import SetupError, Transient, Unreachable
 from events.log.identity import claim
@@ -117,7 +117,7 @@ def _prepare(db: Database, wanted: int) -> int:
     def work(conn: Connection) -> int:
         store.hold_log(conn)
         partitions = wanted or store.partition_count(conn) or NEW_LOG_PARTITIONS
-        store.open_log(conn, partitions, time.time_ns() // 1_000_000)
+        store.open_log(conn, partitions, now_ms())
         introduce(conn, REACTORS)
         return partitions
 

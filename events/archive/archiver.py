@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from events.archive import store
 from events.archive.queries import read_watermarks
 from events.bounded import map_bounded
+from events.clock import now_ms
 from events.database import Database
 from events.errors import Fenced, Transient
 from events.event import Position
@@ -139,7 +140,7 @@ class Archiver:
         """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
         marks = self._marks
         # ever later, whatever the clock does: lists by received time have no second thoughts
-        received_ms = self._received_ms = max(time.time_ns() // 1_000_000, self._received_ms + 1)
+        received_ms = self._received_ms = max(now_ms(), self._received_ms + 1)
 
         def work(conn: Connection) -> dict[int, Position]:
             return {

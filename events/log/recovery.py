@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from redis.asyncio import Redis
 from events.archive import store
 from events.archive.queries import read_epochs, read_ids
 from events.bounded import map_bounded
+from events.clock import now_ms
 from events.database import Database
 from events.errors import Fenced
 from events.event import START, Position
@@ -118,9 +118,9 @@ async def _reopen(
 ) -> _Reopened:
     keys = keys_of(partition)
     epoch = max(expected.epoch, health.epoch) + 1
-    now_ms = time.time_ns() // 1_000_000
+    ended_ms = now_ms()
     watermark = await db.write(
-        lambda conn: store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=now_ms)
+        lambda conn: store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=ended_ms)
     )
     epochs = (await db.read(read_epochs))[partition]
     ends = {str(ended): n for ended, n in epochs.items() if n is not None}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from events.archive.queries import Archived
 from events.archive.refusals import keep_refusals, refusal_of
+from events.clock import now_ms
 from events.database import Database
 from events.publisher import Publisher
 from services.apps.wakeups import run_awake
@@ -41,7 +41,7 @@ class DoorOutlet:
         refusal = refusal_of(
             {"id": event.id, "type": event.type, "run": event.run},
             org=event.org, source=f"reactor/{reactor}", code="reaction_failed", field="",
-            reason=f"{type(error).__name__}: {error}", received_ms=time.time_ns() // 1_000_000,
+            reason=f"{type(error).__name__}: {error}", received_ms=now_ms(),
         )  # fmt: skip
         await self.db.write(lambda conn: keep_refusals(conn, [refusal]))
 
