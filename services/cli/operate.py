@@ -1,4 +1,4 @@
-"""``refold status``, ``rebuild``, ``verify`` and ``generations``: looking after the read models."""
+"""``refold rebuild``, ``verify`` and ``generations``: looking after the read models."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from services.cli.client import Client, connected, segment
 from services.cli.errors import INTERRUPTED, NO, USAGE, CliError
 from services.cli.options import AsJson, Data, Url
 from services.cli.output import (
-    console,
     duration,
+    hint_dead_letters,
     one_line,
     print_json,
     print_lines,
@@ -30,83 +30,9 @@ POLL_S = 0.2
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    app.command("status")(status)
     app.command("rebuild")(rebuild)
     app.command("verify")(verify)
     app.command("generations")(generations)
-
-
-def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second until Ctrl-C.")] = False,
-    data: Data = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show how far everything is: events, projections, services."""
-    with connected(data, url) as client:
-        while True:
-            document = _status(client)
-            if as_json:
-                print_json(document)
-            else:
-                if watch:
-                    console().clear()
-                _print_status(document)
-            if not watch:
-                return
-            time.sleep(1)
-
-
-def _status(client: Client) -> dict[str, Any]:
-    log = client.get("/v1/log")
-    projections = client.get("/v1/projections")["items"]
-    ready = client.request("GET", "/readyz").json()
-    return {
-        "url": client.url,
-        "ready": ready.get("ready"),
-        "events": log["events"],
-        "partitions": log["partitions"],
-        "has_refused": log["has_refused"],
-        "projections": projections,
-        "services": ready.get("services", {}),
-    }
-
-
-def _print_status(document: dict[str, Any]) -> None:
-    ready = "ready" if document["ready"] else "not ready"
-    refused = ", some refused: see `refold refused`" if document["has_refused"] else ""
-    say(
-        f"{document['url']}  {ready}  {document['events']:,} events in {document['partitions']} partitions{refused}",
-        style="bold",
-    )
-    projections = document["projections"]
-    rows = [
-        (one["name"], one["generation"], one["lag_events"], duration(one["lag_s"]), one["dead_letters"], one["state"],
-         _doing(one))
-        for one in projections
-    ]  # fmt: skip
-    print_table(("projection", "generation", "behind#", "for#", "dead letters#", "state", "rebuild~"), rows)
-    services = [
-        (name, one["state"], one["restarts"], one["error"]) for name, one in sorted(document["services"].items())
-    ]
-    print_table(("service", "state", "restarts#", "last error~"), services, empty="no service of it is known here")
-    for one in projections:
-        if one.get("hint"):
-            say(f"{one['name']}: {one['hint']}")
-    _hint_dead_letters(projections)
-
-
-def _doing(projection: dict[str, Any]) -> str:
-    """How far its rebuild is; empty when there is none."""
-    told = projection.get("rebuild") or {}
-    return f"{told['phase']} {told.get('done', 0):,}/{told.get('total', 0):,}" if told.get("phase") else ""
-
-
-def _hint_dead_letters(projections: list[dict[str, Any]]) -> None:
-    """Say so when events of these could not be folded: what is equal or live may still lack them."""
-    found = sum(one["dead_letters"] for one in projections)
-    if found:
-        say(f"{found:,} dead letter{'' if found == 1 else 's'}: see `refold deadletters list`", style="yellow")
 
 
 def _statuses(client: Client, names: list[str]) -> list[dict[str, Any]]:
@@ -137,7 +63,7 @@ def rebuild(
             else:
                 _print_rebuilt(done[-1])
         if not as_json:
-            _hint_dead_letters(_statuses(client, names))
+            hint_dead_letters(_statuses(client, names))
     if any(one["state"] != "done" for one in done):
         raise typer.Exit(NO)
 
@@ -217,7 +143,7 @@ def verify(
             print_json(result)
         else:
             _print_verified(result)
-            _hint_dead_letters(_statuses(client, [one["name"] for one in result["projections"]]))
+            hint_dead_letters(_statuses(client, [one["name"] for one in result["projections"]]))
     if not result["equal"]:
         raise typer.Exit(NO)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ def hint(text: str) -> None:
         print(text, file=sys.stderr)
     else:
         say(text, style="dim")
+
+
+def hint_dead_letters(projections: Iterable[Mapping[str, Any]]) -> None:
+    """Say so when events of these could not be folded: what is equal or live may still lack them."""
+    found = sum(one["dead_letters"] for one in projections)
+    if found:
+        say(f"{found:,} dead letter{'' if found == 1 else 's'}: see `refold deadletters list`", style="yellow")
 
 
 def print_json(value: Any) -> None:
