@@ -34,6 +34,7 @@ from projections.engine.source import ArchiveSource, lag
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
 from projections.projection import Projection
+from projections.swap import swap, unseal_abandoned
 from projections.verify import verify as verify_generation
 
 BATCH = 10_000
@@ -92,6 +93,7 @@ def rebuild(
     """
     owner = f"{socket.gethostname()}:{os.getpid()}/{uuid4().hex[:12]}"
     with _exclusive(projection.name, log, owner, lease_ttl_s):
+        unseal_abandoned(projection.name, stores, log)
         generation = _begin(projection, stores, log)
         store = create_store(projection, stores, log, generation.name)
         try:
@@ -126,7 +128,7 @@ def rollback(projection_name: str, stores: Stores, log: Database, projection: Pr
                 build.claim()
                 build.catch_up()
                 return build.swap(stores)
-            return _flip(former, stores, log, lambda vector: None)
+            return swap(former, stores, log, lambda vector: None, _ours(projection_name, owner))
         finally:
             db.close()
 
@@ -236,7 +238,8 @@ class _Build:
             for folder in self._folders:
                 self._fold(folder, vector[folder.claim.partition])
 
-        generation = _flip(self._generation, stores, self._log, pass_it)
+        still_ours = _ours(self._generation.projection, self._owner)
+        generation = swap(self._generation, stores, self._log, pass_it, still_ours)
         for folder in self._folders:
             folder.hand_over()
         self._report("done", force=True)
@@ -310,29 +313,6 @@ class _Build:
             )
 
 
-def _flip(
-    generation: Generation, stores: Stores, log: Database, pass_it: Callable[[Mapping[int, Position]], None]
-) -> Generation:
-    """Seal the active generation, let the new one pass its positions, activate the new one in one transaction."""
-    active = log.read_now(partial(generations.active, projection=generation.projection))
-    old = stores.generation(active.name) if active is not None else None
-    try:
-        if old is not None:
-            old.write_now(lambda conn: checkpoints.seal(conn, True))
-            pass_it(old.read_now(checkpoints.read_vector))
-        log.write_now(lambda conn: generations.activate(conn, generation))
-    except (Transient, Poison, Cancelled):
-        # not what the exception says counts (a commit may hold all the same) but what the registry says
-        current = log.read_now(partial(generations.active, projection=generation.projection))
-        if old is not None and active is not None and current is not None and current.number == active.number:
-            old.write_now(lambda conn: checkpoints.seal(conn, False))
-        raise
-    finally:
-        if old is not None:
-            old.close()
-    return log.read_now(lambda conn: generations.get(conn, generation.projection, generation.number))
-
-
 def _shares(
     positions: Mapping[int, Position],
     marks: Mapping[int, Position],
@@ -362,6 +342,11 @@ def _begin(projection: Projection, stores: Stores, log: Database) -> Generation:
     if begun is not None:
         stores.drop_generation(begun.name)
     return generation
+
+
+def _ours(projection_name: str, owner: str) -> Callable[[Connection], None]:
+    """Raises Fenced, in a transaction of the log, when another builder has taken over from ``owner``."""
+    return partial(ownership.confirm, name=ownership.rebuild_lease(projection_name), partition=0, owner=owner)
 
 
 @contextmanager

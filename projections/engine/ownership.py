@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, TextClause, text, update
 
 from events.archive.schema import leases
+from events.errors import Fenced
 
 _WORKER = "worker/"
 
@@ -47,6 +48,14 @@ def release(conn: Connection, name: str, partition: int, owner: str) -> None:
     """Give a lease back at once, so that nobody waits for it to expire."""
     table = leases
     conn.execute(table.delete().where(table.c.name == name, table.c.partition == partition, table.c.owner == owner))
+
+
+def confirm(conn: Connection, name: str, partition: int, owner: str) -> None:
+    """Keep a lease ours until this transaction ends. Raises Fenced when it is somebody else's by now."""
+    table = leases
+    mine = (table.c.name == name) & (table.c.partition == partition) & (table.c.owner == owner)
+    if conn.execute(update(table).where(mine).values(owner=owner)).rowcount != 1:
+        raise Fenced(f"{name}: the lease is no longer ours, somebody else goes on with it")
 
 
 def is_held(conn: Connection, name: str, partition: int = 0) -> bool:
