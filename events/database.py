@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.schema import DropSchema
 
 from events import database_engines as engines
@@ -109,6 +109,17 @@ class Stores:
         finally:
             log.close()
 
+    def find_generations(self, mark: str) -> list[str]:
+        """Names of the stores that there are whose name holds ``mark``, in order."""
+        if self.dialect == "sqlite":
+            return sorted(path.stem for path in self.directory.glob("*.db") if mark in path.stem)
+        log = self.log()
+        try:
+            query = text("SELECT nspname FROM pg_namespace WHERE position(:mark IN nspname) > 0 ORDER BY nspname")
+            return list(log.read_now(lambda conn: conn.execute(query, {"mark": mark}).scalars().all()))
+        finally:
+            log.close()
+
     def _open(self, name: str, *, durable: bool) -> Database:
         if self.dialect == "postgresql":
             return Database(self.url, schema=f"refold_{name}" if name == LOG_NAME else name, durable=durable)
@@ -141,8 +152,9 @@ class _Lane:
         self._engine.dispose()
 
     def _run(self, run: Callable[[Connection, Work[T]], T], work: Work[T]) -> T:
+        connection = self._connection()
         try:
-            return run(self._connection(), work)
+            return run(connection, work)
         except CommitUnknown:
             self._replace_all()
             raise
@@ -161,7 +173,11 @@ class _Lane:
             return connection
         self._discard()
         era = self._era
-        connection = self._engine.connect()
+        try:
+            connection = self._engine.connect()
+        except DATABASE_ERRORS as error:
+            # the other threads keep theirs: a server that has no connection left would not give them new ones either
+            raise surfaced(error) or error from error
         self._local.connection, self._local.era = connection, era
         self._connections.add(connection)
         return connection
