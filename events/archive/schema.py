@@ -1,12 +1,12 @@
 """Tables of the log store. Alembic owns them (``migrations/``); a test holds both equal.
 
 A row of ``event_log`` is one position of one partition, and is never changed but by erasure. All times are Unix
-milliseconds of the archiver's clock; they order nothing.
+milliseconds, ``received_ms`` of the database's clock; they order nothing.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text, text
 
 metadata = MetaData()
 
@@ -151,6 +151,29 @@ leases = Table(
     Column("expires_ms", BigInteger, nullable=False),
 )
 """Who works on what. A lease is only liveness; safety is the compare-and-set of the checkpoint it protects."""
+
+fold_reports = Table(
+    "fold_reports",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("owner", Text, nullable=False),
+    Column("moved_ms", BigInteger, nullable=False),
+    Column("events_per_s", Double, nullable=False),
+    Column("waits_for", Text, nullable=False),
+)
+"""What the holder of a lease last said of its work: when it last got on (database clock), how fast, why it waits."""
+
+unknown_types = Table(
+    "unknown_types",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("type", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("first_ms", BigInteger, nullable=False),
+    Column("last_ms", BigInteger, nullable=False),
+)
+"""Effective events whose type the archiver that wrote them did not know, counted; received first and last."""
 
 reactor_checkpoints = Table(
     "reactor_checkpoints",

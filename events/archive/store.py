@@ -12,9 +12,11 @@ from uuid import uuid4
 from sqlalchemy import Connection, insert, select, text, update
 
 from events.archive.schema import event_ids, event_log, log_config, log_epochs, log_watermarks
+from events.archive.unknown_types import count_unknown
 from events.bulk import bulk_insert, bulk_insert_new, bulk_select
 from events.errors import Fenced, SetupError
 from events.event import START, Event, Position
+from events.registry import EVENT_TYPES
 
 Entry = tuple[Position, Event]
 IdKey = tuple[str, str, str]
@@ -100,6 +102,8 @@ def archive_batch(
     _advance(conn, partition, expected, new)
     firsts = _remember_ids(conn, partition, entries)
     bulk_insert(conn, event_log, _LOG_COLUMNS, [_log_row(partition, entry, firsts, received_ms) for entry in entries])
+    unknown = [(position, e) for position, e in entries if e.type not in EVENT_TYPES]
+    count_unknown(conn, [e for position, e in unknown if firsts[_identity(e)].position == position], received_ms)
     return new
 
 
