@@ -41,6 +41,12 @@ def active(conn: Connection, projection: str) -> Generation | None:
     return next((g for g in list_all(conn, projection) if g.state == "active"), None)
 
 
+def serving(conn: Connection, projection: Projection) -> Generation | None:
+    """The generation that reads of it are served from: its active one, or before that the one of what it replaces."""
+    names = (projection.name, *projection.replaces)
+    return next((found for name in names if (found := active(conn, name)) is not None), None)
+
+
 def building(conn: Connection, projection: str) -> Generation | None:
     """The generation that is being built, or was when its builder died."""
     return next((g for g in list_all(conn, projection) if g.state == "building"), None)

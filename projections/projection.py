@@ -16,6 +16,12 @@ from sqlalchemy.types import TypeDecorator
 
 from events.event import Recorded
 
+WAS = "was"
+"""Key in the ``info`` of a table or column whose value is its former name, or a tuple of them, the newest first.
+
+Until a renamed read model is rebuilt, its reads are served from the tables of the former code by it.
+"""
+
 Row = Mapping[str, Any]
 """One row without its ``org`` and ``key`` columns, which the engine knows. Never changed in place: put a new one."""
 
@@ -87,7 +93,8 @@ class Projection:
     ``apply(recorded, rows)`` is pure: same event, same rows, same changes. A key owns its rows: whatever is put gets
     the event's ``org`` and ``key``, so a fold cannot write what another owner writes. ``names`` tells which rows
     ``apply`` will ask for, so that a batch costs one SELECT a table. ``key`` is the partition key; another one must
-    be a function of it, or two owners would write one row.
+    be a function of it, or two owners would write one row. ``replaces`` names the read models that this one was (a
+    rename) or was part of (a split): it is read from their active generation until its own is built.
     """
 
     name: str
@@ -97,11 +104,14 @@ class Projection:
     apply: Callable[[Recorded, Rows], Iterable[Change]]
     names: Callable[[Recorded], Iterable[RowRef]] = _no_rows
     key: Callable[[Recorded], str] = _partition_key
+    replaces: tuple[str, ...] = ()
 
 
-def read_model_table(metadata: MetaData, name: str, *columns: Column[Any]) -> Table:
+def read_model_table(metadata: MetaData, name: str, *columns: Column[Any], was: str | tuple[str, ...] = ()) -> Table:
     """A table whose rows belong to a key: ``org`` and ``key`` lead its primary key, ``columns`` follow.
 
     Columns marked ``primary_key=True`` complete the primary key. Use Text, BigInteger, Double, Boolean and ``Json``.
+    ``was``: what it was called before; for a column, ``info={"was": "former_name"}``.
     """
-    return Table(name, metadata, Column("org", Text, primary_key=True), Column("key", Text, primary_key=True), *columns)
+    owner = (Column("org", Text, primary_key=True), Column("key", Text, primary_key=True))
+    return Table(name, metadata, *owner, *columns, info={WAS: was} if was else {})

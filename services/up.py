@@ -88,7 +88,7 @@ def _start_services(backend: Backend, redis: RedisKeeper) -> None:
 async def _refold_stale(backend: Backend, jobs: Jobs) -> None:
     """Rebuild, in processes of their own, what other code made; it is read as it is until then."""
     for name, projection in backend.projections.items():
-        generation = await backend.db.read(partial(generations.active, projection=name))
+        generation = await backend.db.read(partial(generations.serving, projection=projection))
         if generation is not None and not generation.matches(projection):
             _log.warning("%s was made by other code: it is rebuilt", generation.name)
             jobs.start("rebuild", [name])

@@ -23,10 +23,11 @@ def ensure_first_generation(
 ) -> None:
     """Create it if the read model has no active generation. Blocks while somebody else is at it.
 
+    One that replaces another is not born empty: it is read from the other one's generation until its rebuild is done.
     Safe to be called by many workers in the same moment, and after one of them died in the middle.
     """
     lease = ownership.rebuild_lease(projection.name)
-    while log.read_now(lambda conn: generations.active(conn, projection.name)) is None:
+    while log.read_now(lambda conn: generations.serving(conn, projection)) is None:
         if not log.write_now(lambda conn: ownership.acquire(conn, lease, 0, owner, ttl_s)):
             time.sleep(RETRY_S)
             continue

@@ -143,7 +143,7 @@ class Projector:
     async def _balance(self) -> None:
         """Follow the registry to the active generations, then hold a fair share of each one's partitions."""
         for name, projection in self.projections.items():
-            generation = await self._log.read(partial(generations.active, projection=name))
+            generation = await self._log.read(partial(generations.serving, projection=projection))
             await self._follow(projection, generation)
             if name in self._served:
                 await self._share(self._served[name])
@@ -151,7 +151,7 @@ class Projector:
     async def _follow(self, projection: Projection, generation: Generation | None) -> None:
         name = projection.name
         served = self._served.get(name)
-        if served is not None and (generation is None or generation.number != served.generation.number):
+        if served is not None and (generation is None or generation.name != served.generation.name):
             await self._leave(name)
         if generation is None or name in self._served:
             return

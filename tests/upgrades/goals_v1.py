@@ -1,9 +1,7 @@
 """Goals, version 1: what a deployment ran whose store is kept in ``tests/golden/store-0.1``. Never edited.
 
-    goal.set         the task's goal
-    step.completed   one more step done
-
-Whoever imports this runs the code of version 1: it knows ``goal.set`` as it was then.
+goal.set         the task's goal
+step.completed   one more step done
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterable
 from sqlalchemy import BigInteger, Column, MetaData, Text
 
 from events.event import Recorded
-from events.registry import EVENT_TYPES, EventType
+from events.registry import EventType
 from events.types.base import Payload
 from projections.projection import Change, Projection, Put, RowRef, Rows, read_model_table
 from projections.registry import PROJECTIONS as SHIPPED
@@ -48,5 +46,3 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
 
 GOALS = Projection("goals", 1, (GOALS_TABLE,), frozenset({"goal.set", "step.completed"}), apply, names)
 PROJECTIONS = {**SHIPPED, "goals": GOALS}
-
-EVENT_TYPES[TYPE.name] = TYPE  # type: ignore[index]

@@ -1,0 +1,179 @@
+"""Upgrades, from the stores that former versions wrote: nothing is lost, reads go on, what waited is picked up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from sqlalchemy import Connection, Table, select
+
+from events.database import Database, Stores
+from migrations import current, downgrade, migrate
+from projections import generations
+from projections.engine.birth import ensure_first_generation
+from projections.engine.dead_letters import list_letters
+from projections.engine.projector import Projector
+from projections.projection import Projection
+from projections.read_models import Read, ReadModels
+from projections.rebuild import drop_old, rebuild, rollback
+from projections.registry import PROJECTIONS
+from projections.verify import verify
+from tests.golden_store import STORES, load
+from tests.upgrades import goals_v1, goals_v2
+from tests.upgrades.goals_v2 import GOALS, OBJECTIVES, PROGRESS, TITLES, knowing
+
+T = TypeVar("T")
+ACME_BEFORE = {"task/newer": ("now", 0), "task/plain": ("ship it", 2), "task/poison": ("first", 0)}
+"""Goal and steps done, as version 1 folded them: two keys stand still behind an event that it could not take."""
+
+ACME_AFTER = {
+    "task/newer": ("later", "nobody", 1),
+    "task/plain": ("ship it", "nobody", 2),
+    "task/poison": ("third", "nobody", 1),
+    "task/unknown": (None, "nobody", 1),
+}
+
+
+@pytest.fixture(params=STORES)
+def old(request: pytest.FixtureRequest, stores: Stores) -> Stores:
+    """The stores of a former version, as it left them."""
+    load(request.param, stores)
+    return stores
+
+
+@pytest.fixture
+def log(old: Stores) -> Iterator[Database]:
+    """Its log, migrated."""
+    log = old.log()
+    migrate(log)
+    yield log
+    log.close()
+
+
+async def read(stores: Stores, log: Database, projection: Projection, work: Callable[[Connection], T]) -> Read[T]:
+    models = ReadModels([projection], stores, log)
+    try:
+        return await models.read(projection.name, work)
+    finally:
+        models.close()
+
+
+def rows(conn: Connection, table: Table, org: str = "acme") -> dict[str, tuple[Any, ...]]:
+    return {key: tuple(rest) for _, key, *rest in conn.execute(select(table).where(table.c.org == org))}
+
+
+def rows_of(stores: Stores, log: Database, projection: Projection, org: str = "acme") -> Read[Mapping[str, Any]]:
+    return asyncio.run(read(stores, log, projection, partial(rows, table=projection.tables[0], org=org)))
+
+
+def letters_of(stores: Stores, log: Database, projection: Projection) -> list[tuple[str, str]]:
+    found = asyncio.run(read(stores, log, projection, list_letters))
+    return [(letter.event_id, letter.cause) for letter in found.value]
+
+
+def states(log: Database, name: str) -> dict[int, str]:
+    return {one.number: one.state for one in log.read_now(partial(generations.list_all, projection=name))}
+
+
+# -- the log store ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_a_former_version_migrates_up_and_is_what_it_was(old: Stores, log: Database) -> None:
+    revision = current(log)
+    for projection in PROJECTIONS.values():
+        before = rows_of(old, log, projection).value
+        rebuild(projection, old, log)
+        assert verify(projection, old, log).equal
+        assert rows_of(old, log, projection).value.keys() == before.keys()
+    downgrade(log, "0001")
+    migrate(log)
+    assert current(log) == revision
+    assert verify(PROJECTIONS["task_state"], old, log).equal
+
+
+# -- a read model that changes its shape, its name, or falls apart ----------------------------------------------------
+
+
+def test_a_renamed_column_and_a_required_field(old: Stores, log: Database) -> None:
+    """C11: the stored rows have ``goal``, the new code reads ``objective`` and requires ``owner``: replayed."""
+    with knowing(goals_v2.TYPE):
+        before = rows_of(old, log, GOALS)
+        assert (before.generation, before.stale) == ("goals__g1", True)
+        assert {key: row[::2] for key, row in before.value.items() if key in ACME_BEFORE} == ACME_BEFORE
+        assert {row[1] for row in before.value.values()} == {None}, "nobody knows an owner yet"
+        rebuild(GOALS, old, log, verify=True)
+        after = rows_of(old, log, GOALS)
+        assert (after.generation, after.stale, after.value) == ("goals__g2", False, ACME_AFTER)
+        assert rows_of(old, log, GOALS, "globex").value == {"task/plain": ("of another organisation", "nobody", 0)}
+        assert states(log, "goals") == {1: "retired", 2: "active"}
+        assert [one.number for one in drop_old("goals", old, log, keep=0)] == [1]
+
+
+def test_rolled_back_the_former_code_reads_and_folds_on(old: Stores, log: Database) -> None:
+    with knowing(goals_v2.TYPE):
+        rebuild(GOALS, old, log)
+    with knowing(goals_v1.TYPE):
+        former = goals_v1.GOALS
+        meanwhile = rows_of(old, log, former)
+        assert (meanwhile.generation, meanwhile.stale) == ("goals__g2", True)
+        assert meanwhile.value["task/plain"] == (None, 2), "it has no `goal`, and this code does not know its new name"
+        assert rollback("goals", old, log, former).number == 1
+        back = rows_of(old, log, former)
+        assert {key: row for key, row in back.value.items() if key in ACME_BEFORE} == ACME_BEFORE
+
+
+@pytest.mark.parametrize("renamed", [OBJECTIVES, TITLES, PROGRESS], ids=lambda projection: str(projection.name))
+def test_a_renamed_or_split_read_model_is_read_from_the_former_one_until_its_own_is_built(
+    old: Stores, log: Database, renamed: Projection
+) -> None:
+    with knowing(goals_v2.TYPE):
+        ensure_first_generation(renamed, old, log, "test")
+        assert states(log, renamed.name) == {}, "no empty one that is read at once"
+        before = rows_of(old, log, renamed)
+        assert (before.generation, before.stale) == ("goals__g1", True)
+        expected = {"objectives": ("ship it", None, 2), "titles": ("ship it",), "progress": (2,)}
+        assert before.value["task/plain"] == expected[renamed.name]
+        rebuild(renamed, old, log, verify=True)
+        after = rows_of(old, log, renamed)
+        assert (after.generation, after.stale) == (f"{renamed.name}__g1", False)
+        expected = {"objectives": ("third", "nobody", 1), "titles": ("third",), "progress": (1,)}
+        assert after.value["task/poison"] == expected[renamed.name]
+    assert states(log, "goals") == {1: "active"}, "processes of the former code go on with it"
+
+
+# -- what the former code could not take ------------------------------------------------------------------------------
+
+
+def test_what_was_parked_is_picked_up_in_order_by_code_that_can_take_it(old: Stores, log: Database) -> None:
+    """C12, and upcasters v1 -> v2 -> v3: an event that was poison, and one that was newer than the code."""
+    with knowing(goals_v1.TYPE):
+        assert sorted(letters_of(old, log, goals_v1.GOALS)) == [
+            ("newer-2", "newer_version"), ("newer-3", "waiting"),
+            ("poison-2", "poison"), ("poison-3", "waiting"), ("poison-4", "waiting"),
+        ]  # fmt: skip
+    with knowing(goals_v2.TYPE):
+        rebuild(GOALS, old, log)
+        assert letters_of(old, log, GOALS) == []
+        assert rows_of(old, log, GOALS).value == ACME_AFTER
+
+
+def test_a_worker_of_other_code_says_stale_once_and_folds_nothing(
+    old: Stores, log: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        projector = Projector([GOALS, OBJECTIVES], old, log, "new", poll_s=0.02)
+        await projector.start()
+        await asyncio.sleep(0.5)
+        await projector.stop()
+        assert projector.stale == {"goals", "objectives"}
+
+    before = rows_of(old, log, goals_v1.GOALS).value
+    with knowing(goals_v2.TYPE), caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    said = [record.message for record in caplog.records if "stale" in record.message]
+    assert len(said) == len(set(said)) == 2
+    assert rows_of(old, log, goals_v1.GOALS).value == before
