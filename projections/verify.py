@@ -7,12 +7,10 @@ JSON value through its text, so that a fold that leans on any of them is found o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from typing import Any
-from uuid import uuid4
 
 import orjson
 from sqlalchemy import Connection, Table, select
@@ -22,13 +20,13 @@ from events.errors import Refused
 from events.event import Position
 from projections import generations
 from projections.engine import checkpoints, tables
-from projections.engine.birth import create_store
 from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
 from projections.projection import Projection
+from projections.scratch import scratch_store
 
 BATCH = 997
 CACHE_ROWS = 500
@@ -104,7 +102,7 @@ def verify(
     live_db = stores.generation(found.name)
     try:
         live = live_db.read_now(lambda conn: take_snapshot(conn, projection))
-        with _scratch(projection, stores, log) as scratch:
+        with scratch_store(projection, stores, log, strict=True) as scratch:
             return _compare(projection, found, live_db, live, scratch, log, batch, progress)
     finally:
         live_db.close()
@@ -232,14 +230,3 @@ def _row(projection: Projection, name: str, key: tuple[Any, ...], conn: Connecti
 
 def _digest(row: Mapping[str, Any]) -> int:
     return int.from_bytes(blake2b(orjson.dumps(row, option=orjson.OPT_SORT_KEYS), digest_size=16).digest(), "big")
-
-
-@contextmanager
-def _scratch(projection: Projection, stores: Stores, log: Database) -> Iterator[GenerationStore]:
-    name = f"{projection.name}__scratch_{uuid4().hex[:12]}"
-    store = create_store(projection, stores, log, name, strict=True)
-    try:
-        yield store
-    finally:
-        store.db.close()
-        stores.drop_generation(name)
