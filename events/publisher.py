@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from redis.asyncio import Redis
 from sqlalchemy import Connection
 
 from events.archive import store
@@ -30,6 +29,7 @@ from events.door import MAX_EVENT_BYTES, admit_all
 from events.errors import Fenced, LogFull, Refused, SetupError, Transient
 from events.event import Event, Position
 from events.keys import partition_of
+from events.log.client import AnyRedis
 from events.log.identity import claim
 from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
@@ -82,7 +82,7 @@ class Publisher:
 
     def __init__(
         self,
-        redis: Redis,
+        redis: AnyRedis,
         db: Database,
         partitions: int,
         *,

@@ -10,9 +10,6 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
 from sqlalchemy import Connection
 
 import migrations
@@ -21,6 +18,7 @@ from events.archive.reader import Archive
 from events.clock import now_ms
 from events.database import Database, Stores
 from events.errors import SetupError, Transient, Unreachable
+from events.log.client import AnyRedis, connect
 from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
@@ -31,9 +29,6 @@ from services.reactors.checkpoints import introduce
 from services.reactors.registry import REACTORS
 from services.settings import NEW_LOG_PARTITIONS, Settings
 from services.supervisor import Supervisor
-
-REDIS_TIMEOUT_S = 10.0
-REDIS_CONNECTIONS = 256
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class Backend:
     identity: str
     stores: Stores
     db: Database
-    redis: Redis
+    redis: AnyRedis
     partitions: int
     projections: Mapping[str, Projection]
     archive: Archive
@@ -67,7 +62,10 @@ class Backend:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
         async with AsyncExitStack() as stack:
             await asyncio.to_thread(provide_redis, settings.data, url=settings.redis_url)
-            redis = connect(settings.redis_url)
+            try:
+                redis = await connect(settings.redis_url)
+            except Transient as error:
+                raise Unreachable(str(error)) from error
             stack.push_async_callback(redis.aclose)
             stores = Stores(settings.stores_url)
             db = stores.log()
@@ -97,17 +95,6 @@ class Backend:
     async def close(self) -> None:
         """Stop the services that still run, then let everything go, the last opened first."""
         await self._closing.aclose()
-
-
-def connect(url: str) -> Redis:
-    """A Redis client as the backend needs it: bounded waiting, few and quick retries, room for blocking readers."""
-    return Redis.from_url(
-        url,
-        socket_timeout=REDIS_TIMEOUT_S,
-        socket_connect_timeout=REDIS_TIMEOUT_S,
-        max_connections=REDIS_CONNECTIONS,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
-    )
 
 
 def _prepare(db: Database, wanted: int) -> int:

@@ -59,7 +59,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
             batch=settings.fold_batch, lease_ttl_s=settings.lease_s, poll_s=min(1.0, settings.lease_s / 4),
         )  # fmt: skip
 
-    return partial(run_projector, new, settings.redis_url)
+    return partial(run_projector, new, backend.redis, settings.redis_url)
 
 
 def reactors(backend: Backend) -> Run:
@@ -71,7 +71,7 @@ def reactors(backend: Backend) -> Run:
             backend.db, DoorOutlet(backend.publisher, backend.db), REACTORS, backend.partitions,
             f"{backend.identity}/reactors", settings.lease_s, settings.reactor_concurrency, settings.settle_deadline_s,
         )  # fmt: skip
-        await run_reactors(loop, settings.redis_url, stopping)
+        await run_reactors(loop, backend.redis, settings.redis_url, stopping)
 
     return run
 

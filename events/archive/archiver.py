@@ -11,23 +11,22 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 from sqlalchemy import Connection
 
 from events.archive import store
 from events.archive.queries import read_watermarks
 from events.bounded import map_bounded
-from events.clock import now_ms
+from events.clock import database_now_ms
 from events.database import Database
 from events.errors import Fenced, Transient
 from events.event import Position
 from events.log import tail
+from events.log.arrivals import Arrivals
+from events.log.client import AnyRedis, ask
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
 from events.log.recovery import open_partitions
-from events.log.scripts import redis_errors
 from events.log.trim import trim
 
 BATCH = 1_000
@@ -35,13 +34,12 @@ BATCH = 1_000
 HOT_WINDOW = 10_000
 """Archived entries that a partition keeps in Redis."""
 
-_WAIT_MS = 300
+_WAIT_S = 0.3
 """How long one wait for new entries blocks: bounds how late a stop, or a log that was replaced, is noticed."""
 _CHECKS = 64
 """Partitions that are checked after a wait without an answer."""
 _TRIM_EVERY_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-_LAST_N = 2**64 - 1
 
 Batches = Mapping[int, list[store.Entry]]
 
@@ -52,7 +50,7 @@ class Archiver:
     """Archives the partitions 0 .. ``partitions`` - 1. ``run`` is its whole life."""
 
     def __init__(
-        self, redis: Redis, db: Database, partitions: int, *, batch: int = BATCH, hot_window: int = HOT_WINDOW
+        self, redis: AnyRedis, db: Database, partitions: int, *, batch: int = BATCH, hot_window: int = HOT_WINDOW
     ) -> None:
         self._redis = redis
         self._db = db
@@ -60,6 +58,7 @@ class Archiver:
         self._batch = batch
         self._hot_window = hot_window
         self._log_id = ""
+        self._arrivals = Arrivals(redis)
         self._marks: dict[int, Position] = {}
         self._untrimmed: set[int] = set()
         self._checked = 0
@@ -71,6 +70,13 @@ class Archiver:
 
         What passes (a lost connection, a full disk, a log that must be re-opened) is waited for, ever longer.
         """
+        self._arrivals.start()
+        try:
+            await self._run(stopping)
+        finally:
+            await self._arrivals.stop()
+
+    async def _run(self, stopping: asyncio.Event) -> None:
         pause_s = _FIRST_PAUSE_S
         while not stopping.is_set():
             try:
@@ -90,6 +96,8 @@ class Archiver:
         """Make sure that every partition is open, and learn where the archive stands."""
         self._log_id = await self._db.read(store.log_id)
         self._marks = await open_partitions(self._redis, self._db, self._partitions)
+        for partition in self._marks:
+            self._arrivals.more(partition)
 
     async def _step(self) -> None:
         """Archive what is there; wait a moment when there is nothing."""
@@ -101,15 +109,8 @@ class Archiver:
 
     async def _waiting(self) -> list[int]:
         """The partitions whose log goes on; after a wait without an answer some, so that each is checked."""
-        starts: dict[Any, Any] = {keys_of(p).log: _before_next(mark) for p, mark in self._marks.items()}
-        try:
-            with redis_errors():
-                answer: Any = await self._redis.xread(starts, count=1, block=_WAIT_MS)
-        except ResponseError as error:
-            # a key that is no stream any more: all are looked at again, and opened where needed
-            raise Transient(f"the log cannot be read: {error}") from error
-        named = {name.decode() for name, _ in answer}
-        return [p for p in self._partitions if keys_of(p).log in named] if named else self._some()
+        named = await self._arrivals.wait(self._marks, _WAIT_S)
+        return sorted(named) or self._some()
 
     def _some(self) -> list[int]:
         """Partitions to check while nothing happens: all of them in turn, so many at a time that waiting is cheap."""
@@ -132,17 +133,21 @@ class Archiver:
                 raise answer
             elif answer:
                 batches[partition] = answer
+                if len(answer) == self._batch:
+                    self._arrivals.more(partition)
         if broken:
             self._marks |= await open_partitions(self._redis, self._db, broken)
+            for partition in broken:
+                self._arrivals.more(partition)
         return batches
 
     async def _archive(self, batches: Batches) -> None:
         """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
         marks = self._marks
-        # ever later, whatever the clock does: lists by received time have no second thoughts
-        received_ms = self._received_ms = max(now_ms(), self._received_ms + 1)
 
         def work(conn: Connection) -> dict[int, Position]:
+            # ever later, whatever the clock does: lists by received time have no second thoughts
+            received_ms = self._received_ms = max(database_now_ms(conn), self._received_ms + 1)
             return {
                 partition: store.archive_batch(conn, partition, marks[partition], entries, received_ms)
                 for partition, entries in sorted(batches.items())
@@ -159,11 +164,14 @@ class Archiver:
         await self._wake(advanced)
 
     async def _wake(self, advanced: Mapping[int, Position]) -> None:
-        with redis_errors():
-            async with self._redis.pipeline(transaction=False) as pipe:
+        async def publish(node: Redis) -> None:
+            async with node.pipeline(transaction=False) as pipe:
                 for partition, mark in advanced.items():
                     pipe.publish(ARCHIVED_CHANNEL, f"{partition} {mark} {self._log_id}")
                 await pipe.execute()
+
+        # any node passes it on; this one was just read from
+        await ask(self._redis, keys_of(next(iter(advanced))).log, publish)
 
     async def _trim(self) -> None:
         """Tell the log what it may forget. Not after each batch: whoever waits comes first."""
@@ -175,10 +183,3 @@ class Archiver:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-
-
-def _before_next(mark: Position) -> str:
-    """The stream id after which the entries that follow ``mark`` begin."""
-    if mark.n >= 0:
-        return str(mark)
-    return f"{mark.epoch - 1}-{_LAST_N}" if mark.epoch > 0 else "0-0"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.archive import store
@@ -16,6 +15,7 @@ from events.archive.queries import read_watermarks
 from events.database import Database
 from events.errors import Transient
 from events.event import START, Position
+from events.log.client import AnyRedis, live_node
 from events.log.layout import ARCHIVED_CHANNEL
 
 POLL_S = 0.25
@@ -33,7 +33,7 @@ class Watermarks:
     A watermark seen here was committed. The one in SQL may be further by now.
     """
 
-    def __init__(self, redis: Redis, db: Database) -> None:
+    def __init__(self, redis: AnyRedis, db: Database) -> None:
         self._redis = redis
         self._db = db
         self._seen: dict[int, Position] = {}
@@ -96,7 +96,8 @@ class Watermarks:
         while not self._stopping:
             try:
                 self._log_id = self._log_id or (await self._db.read(store.log_id)).encode()
-                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+                node = await live_node(self._redis)
+                async with node.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.subscribe(ARCHIVED_CHANNEL)
                     while not self._stopping:
                         message = await pubsub.get_message(timeout=_LISTEN_S)

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.asyncio import Redis
-
 from events.errors import Fenced, SetupError
 from events.event import START
+from events.log.client import AnyRedis, ask
 from events.log.layout import OWNER
-from events.log.scripts import redis_errors
 from events.log.tail import check
 
 
-async def claim(redis: Redis, log_id: str) -> None:
+async def claim(redis: AnyRedis, log_id: str) -> None:
     """Make sure that this Redis is the log's; an empty one becomes so, and of several logs at once only one gets it.
 
     Raises SetupError when it is another log's or the key holds no name, Transient when it cannot be asked.
     """
     try:
-        with redis_errors():
-            owner: Any = await redis.get(OWNER)
+        owner: Any = await ask(redis, OWNER, lambda node: node.get(OWNER))
     except Fenced as error:
         raise SetupError(f"{error} (key {OWNER}): delete it if no other log is on this Redis") from error
     if owner is None:
@@ -32,8 +29,7 @@ async def claim(redis: Redis, log_id: str) -> None:
         holder = (await check(redis, log_id, 0, START)).log_id
         if holder and holder != log_id:
             raise other_log(holder, log_id)
-        with redis_errors():
-            owner = await redis.set(OWNER, log_id, nx=True, get=True)
+        owner = await ask(redis, OWNER, lambda node: node.set(OWNER, log_id, nx=True, get=True))
     if owner is not None and owner != log_id.encode():
         raise other_log(owner.decode(errors="replace"), log_id)
 

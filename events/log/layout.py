@@ -38,6 +38,9 @@ ARCHIVED_CHANNEL = "refold:archived"
 All databases of a server share its channels, so the identity of the log tells whose wake-up it is.
 """
 
+APPENDED_CHANNEL = "refold:appended"
+"""Pub/sub channel of a Redis Cluster: ``"<p>"`` whenever a partition has something new. See ``arrivals``."""
+
 
 class Keys(NamedTuple):
     """The keys of one partition; the first four in the order in which the scripts take them."""

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from redis.asyncio import Redis
 
 from events.bounded import map_bounded
 from events.codec import to_fields
 from events.errors import Fenced, LogFull
 from events.event import Event, Position
 from events.keys import partition_of, task_key
+from events.log.arrivals import ring
+from events.log.client import AnyRedis
 from events.log.layout import SEPARATOR, Keys, keys_of
 from events.log.scripts import Script
 from events.types.run import AttemptOfRun
@@ -102,7 +103,7 @@ class Log:
     """
 
     def __init__(
-        self, redis: Redis, partitions: int, history: History, *, window: int = WINDOW, limit: int | None = None
+        self, redis: AnyRedis, partitions: int, history: History, *, window: int = WINDOW, limit: int | None = None
     ) -> None:
         self._redis = redis
         self._partitions = partitions
@@ -158,6 +159,7 @@ class Log:
             answer = await _SCRIPT.run(self._redis, keys[:4], _pack(options), _pack(seeds), *arguments)
             match answer:
                 case [b"OK", epoch, outcomes]:
+                    await ring(self._redis, partition)
                     return int(epoch), outcomes
                 case [b"NEED", asked_at, fields]:
                     turn, seeds = asked_at, await self._seeds([field.decode() for field in fields])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
@@ -10,8 +11,9 @@ from redis.asyncio import Redis
 from events.codec import from_fields
 from events.errors import Fenced
 from events.event import Event, Position
+from events.log.client import AnyRedis, ask
 from events.log.layout import keys_of
-from events.log.scripts import Script, redis_errors
+from events.log.scripts import Script
 
 _CHECK = Script("check")
 _LAST_N = 2**64 - 1
@@ -52,7 +54,7 @@ class Health(NamedTuple):
 
 
 async def read(
-    redis: Redis, log_id: str, partition: int, after: Position, limit: int = 500, block_ms: int = 0
+    redis: AnyRedis, log_id: str, partition: int, after: Position, limit: int = 500, block_ms: int = 0
 ) -> list[tuple[Position, Event]]:
     """The entries of the log ``log_id`` that follow ``after``, without a gap, at most ``limit``.
 
@@ -60,7 +62,7 @@ async def read(
     never as long as the client's socket time-out; a waiting reader occupies one connection. Empty means that there is
     nothing yet: the log was checked to go on from ``after``. Raises TrimmedGap, Rewound, ForeignEntry, Transient.
     """
-    entries, holder = await _xread(redis, partition, after, limit, _block(redis, block_ms))
+    entries, holder = await _xread(redis, partition, after, limit, block_ms)
     if not entries or holder != log_id.encode():
         health = await check(redis, log_id, partition, after)
         if health.broken:
@@ -69,23 +71,26 @@ async def read(
     return _decode(partition, after, entries)
 
 
-async def check(redis: Redis, log_id: str, partition: int, after: Position) -> Health:
+async def check(redis: AnyRedis, log_id: str, partition: int, after: Position) -> Health:
     """Whether a reader that has everything of the log ``log_id`` up to ``after`` can go on. Raises Transient."""
     epoch, kind, why, holder, whole = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
     broken = {b"": None, b"GAP": TrimmedGap, b"REWOUND": Rewound}[kind]
     return Health(int(epoch), broken, why.decode(), holder.decode(), whole == 1)
 
 
-async def scan(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:
+async def scan(redis: AnyRedis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:
     """All entries of a log by id, in batches, whoever wrote them; None for what is no event. Raises Transient."""
     start = "-"
     while True:
-        with redis_errors():
-            entries: Any = await redis.xrange(key, start, "+", count=_SCAN)
+        entries: Any = await ask(redis, key, partial(_xrange, key=key, start=start))
         if not entries:
             return
         yield [(entry_id.decode(), _event_of(fields)) for entry_id, fields in entries]
         start = "(" + entries[-1][0].decode()
+
+
+async def _xrange(node: Redis, key: str, start: str) -> Any:
+    return await node.xrange(key, start, "+", count=_SCAN)
 
 
 def _event_of(fields: Any) -> Event | None:
@@ -96,7 +101,7 @@ def _event_of(fields: Any) -> Event | None:
 
 
 async def _xread(
-    redis: Redis, partition: int, after: Position, limit: int, block: int | None
+    redis: AnyRedis, partition: int, after: Position, limit: int, block_ms: int
 ) -> tuple[list[Any], bytes | None]:
     """Entries, and whose log they were read from.
 
@@ -106,13 +111,17 @@ async def _xread(
     epoch, n = after
     start = f"{epoch}-{n}" if n >= 0 else f"{epoch - 1}-{_LAST_N}" if epoch > 0 else "0-0"
     keys = keys_of(partition)
-    with redis_errors():
-        async with redis.pipeline(transaction=False) as pipe:
-            pipe.xread({keys.log: start}, count=limit, block=block)
+
+    async def look(node: Redis) -> tuple[Any, Any]:
+        async with node.pipeline(transaction=False) as pipe:
+            pipe.xread({keys.log: start}, count=limit, block=_block(node, block_ms))
             pipe.hget(keys.meta, "log")
             answer, holder = await pipe.execute(raise_on_error=False)
         if isinstance(answer, Exception):
             raise answer
+        return answer, holder
+
+    answer, holder = await ask(redis, keys.log, look)
     if not answer or isinstance(holder, Exception):
         return [], None
     # RESP3 answers {key: [entries]}, RESP2 [(key, entries)]

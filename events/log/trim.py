@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from redis.asyncio import Redis
-
 from events.event import Position
+from events.log.client import AnyRedis
 from events.log.layout import keys_of
 from events.log.scripts import Script
 
 _ARCHIVED = Script("archived")
 
 
-async def trim(redis: Redis, log_id: str, partition: int, watermark: Position, keep: int) -> int:
+async def trim(redis: AnyRedis, log_id: str, partition: int, watermark: Position, keep: int) -> int:
     """Note that everything up to ``watermark`` is archived, and trim all of it but the newest ``keep`` entries.
 
     Call it after each advance of the watermark: append forgets old ids only when it knows that they are archived.

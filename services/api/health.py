@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from redis.exceptions import RedisError
 
 from events.errors import RefoldError
+from events.log.client import ping
 from services.api.deps import BackendDep
 from services.composition import Backend
 
@@ -48,9 +48,9 @@ async def readyz(backend: BackendDep, response: Response) -> dict[str, Any]:
 
 async def _redis(backend: Backend) -> str:
     try:
-        await backend.redis.ping()
-    except (RedisError, OSError) as error:
-        return f"{type(error).__name__}: {error}"
+        await ping(backend.redis)
+    except RefoldError as error:
+        return str(error)
     return ""
 
 

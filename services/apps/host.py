@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +21,12 @@ from services.supervisor import Ended
 
 WATCH_S = 0.2
 """How often a served app is asked whether all its subscribers still run."""
+
+MOVES_S = 1.0
+"""How often an app is asked whether it is still at home."""
+
+AtHome = Callable[[], Awaitable[bool]]
+"""Whether what an app reads is still where it reads; in a cluster it may move to another node."""
 
 _log = logging.getLogger("refold.apps")
 
@@ -61,17 +69,22 @@ def new_app(broker: RedisBroker, *, title: str, description: str) -> FastStream:
     )
 
 
-async def serve(app: FastStream, stopping: asyncio.Event) -> None:
-    """Run an app until ``stopping``. Raises Ended when a subscriber of it stopped by itself.
+async def serve(app: FastStream, stopping: asyncio.Event, at_home: AtHome | None = None) -> None:
+    """Run an app until ``stopping``. Raises Ended when a subscriber of it stopped by itself, or it is not ``at_home``.
 
     FastStream ends quietly (exit code 0) when its stream or group is gone, and a subscriber that raised StopConsume
     just stays silent; the supervisor starts the app again when this raises.
     """
     try:
         await app.start()
+        checked = time.monotonic()
         while not stopping.is_set():
             if not all(subscriber.running for broker in app.brokers for subscriber in broker.subscribers):
                 raise Ended("a subscriber stopped reading")
+            if at_home and time.monotonic() - checked > MOVES_S:
+                if not await at_home():
+                    raise Ended("what it reads is at another node of the Redis Cluster now")
+                checked = time.monotonic()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), WATCH_S)
     finally:

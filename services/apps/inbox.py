@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from faststream import AckPolicy, FastStream
@@ -20,6 +21,7 @@ from faststream.redis.message import FAKE_CONSUMER, RedisBatchStreamMessage
 from redis.asyncio import Redis
 
 from events.errors import Refused
+from events.log.client import AnyRedis, ask, url_of
 from events.publisher import Publisher
 from services.apps.host import ensure_group, new_app, new_broker, serve
 from services.apps.inbox_entry import read_entry
@@ -38,7 +40,7 @@ Entry = tuple[bytes, Mapping[bytes, bytes] | None]
 class Inbox:
     """One consumer of the inbox. ``consumer`` names it: the same name in two processes would share what is pending."""
 
-    redis: Redis
+    redis: AnyRedis
     redis_url: str
     publisher: Publisher
     consumer: str
@@ -48,11 +50,10 @@ class Inbox:
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping``; raises when reading or the door fails, for the supervisor to start it again."""
         await self.publisher.claim()
-        await ensure_group(self.redis, STREAM, GROUP)
+        await ask(self.redis, STREAM, lambda node: ensure_group(node, STREAM, GROUP))
         await self.drain_own()
         sweeper = asyncio.create_task(self._sweep(stopping))
-        app, _ = inbox_app(self.redis_url, self)
-        served = asyncio.create_task(serve(app, stopping))
+        served = asyncio.create_task(self._serve(stopping))
         try:
             done, _ = await asyncio.wait({served, sweeper}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.is_set():
@@ -63,6 +64,15 @@ class Inbox:
             for task in (served, sweeper):
                 task.cancel()
             await asyncio.gather(served, sweeper, return_exceptions=True)
+
+    async def _serve(self, stopping: asyncio.Event) -> None:
+        url = await url_of(self.redis, self.redis_url, STREAM)
+
+        async def at_home() -> bool:
+            return await url_of(self.redis, self.redis_url, STREAM) == url
+
+        app, _ = inbox_app(url, self)
+        await serve(app, stopping, at_home)
 
     async def handle(self, entries: Sequence[Entry]) -> None:
         """Take entries through the door, then acknowledge and delete them. Raises when they are not durable yet.
@@ -83,15 +93,16 @@ class Inbox:
         await self.publisher.publish(raws, ack="durable", source="inbox")
         ids = [entry_id for entry_id, _ in entries]
         if ids:
-            async with self.redis.pipeline(transaction=True) as pipe:
-                pipe.xack(STREAM, GROUP, *ids)
-                pipe.xdel(STREAM, *ids)
-                await pipe.execute()
+            await ask(self.redis, STREAM, lambda node: _let_go(node, ids))
 
     async def drain_own(self) -> None:
         """Handle what this consumer read in an earlier life and did not acknowledge."""
         while True:
-            answer: Any = await self.redis.xreadgroup(GROUP, self.consumer, {STREAM: "0"}, count=self.batch)
+            answer: Any = await ask(
+                self.redis,
+                STREAM,
+                lambda node: node.xreadgroup(GROUP, self.consumer, {STREAM: "0"}, count=self.batch),
+            )
             entries = list(answer[0][1]) if answer else []
             if not entries:
                 return
@@ -102,13 +113,16 @@ class Inbox:
         """Take over and handle what other consumers have held for too long; how many entries that were."""
         cursor, total = b"0-0", 0
         while True:
-            cursor, entries, _deleted = await self.redis.xautoclaim(
-                STREAM, GROUP, self.consumer, int(self.idle_s * 1000), start_id=cursor, count=self.batch
-            )
+            cursor, entries, _deleted = await ask(self.redis, STREAM, partial(self._autoclaim, cursor))
             await self.handle(entries)
             total += len(entries)
             if cursor == b"0-0":
                 return total
+
+    async def _autoclaim(self, cursor: bytes, node: Redis) -> Any:
+        return await node.xautoclaim(
+            STREAM, GROUP, self.consumer, int(self.idle_s * 1000), start_id=cursor, count=self.batch
+        )
 
     async def _sweep(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
@@ -116,6 +130,13 @@ class Inbox:
                 _log.warning("%d entries were left by a dead consumer: handled here", claimed)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), self.idle_s / 2)
+
+
+async def _let_go(node: Redis, ids: Sequence[bytes]) -> None:
+    async with node.pipeline(transaction=True) as pipe:
+        pipe.xack(STREAM, GROUP, *ids)
+        pipe.xdel(STREAM, *ids)
+        await pipe.execute()
 
 
 def inbox_app(redis_url: str, inbox: Inbox | None) -> tuple[FastStream, RedisBroker]:

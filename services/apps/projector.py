@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from events.log.client import AnyRedis
 from projections.engine.projector import Projector
 from services.apps.wakeups import run_awake
 
 
-async def run_projector(new: Callable[[], Projector], redis_url: str, stopping: asyncio.Event) -> None:
+async def run_projector(new: Callable[[], Projector], redis: AnyRedis, redis_url: str, stopping: asyncio.Event) -> None:
     """Fold until ``stopping``, then hand over. Raises what the engine raises, for the supervisor to begin anew."""
     projector = new()
 
@@ -25,4 +26,4 @@ async def run_projector(new: Callable[[], Projector], redis_url: str, stopping: 
         finally:
             await projector.stop()
 
-    await run_awake(redis_url, projector.wake, "projector", work, stopping)
+    await run_awake(redis, redis_url, projector.wake, "projector", work, stopping)

@@ -12,6 +12,7 @@ from events.archive.queries import Archived
 from events.archive.refusals import keep_refusals, refusal_of
 from events.clock import now_ms
 from events.database import Database
+from events.log.client import AnyRedis
 from events.publisher import Publisher
 from services.apps.wakeups import run_awake
 from services.reactors.loop import ReactorLoop
@@ -46,6 +47,6 @@ class DoorOutlet:
         await self.db.write(lambda conn: keep_refusals(conn, [refusal]))
 
 
-async def run_reactors(loop: ReactorLoop, redis_url: str, stopping: asyncio.Event) -> None:
+async def run_reactors(loop: ReactorLoop, redis: AnyRedis, redis_url: str, stopping: asyncio.Event) -> None:
     """React until ``stopping``."""
-    await run_awake(redis_url, loop.wake, "reactors", loop.run, stopping)
+    await run_awake(redis, redis_url, loop.wake, "reactors", loop.run, stopping)

@@ -14,6 +14,7 @@ from faststream import FastStream
 from faststream.redis import PubSub, RedisBroker
 from faststream.redis.message import PubSubMessage, RedisChannelMessage
 
+from events.log.client import AnyRedis, live_url
 from events.log.layout import ARCHIVED_CHANNEL
 from services.apps.host import new_app, new_broker, serve
 from services.supervisor import Run, Supervisor
@@ -41,12 +42,19 @@ def wakeup_app(redis_url: str, wake: Wake, *, consumer: str) -> tuple[FastStream
     return app, broker
 
 
-async def run_awake(redis_url: str, wake: Wake, consumer: str, work: Run, stopping: asyncio.Event) -> None:
+async def run_awake(
+    redis: AnyRedis, redis_url: str, wake: Wake, consumer: str, work: Run, stopping: asyncio.Event
+) -> None:
     """Run ``work`` until ``stopping``, with wake-ups whenever Redis is there to give them."""
 
     async def hear(until: asyncio.Event) -> None:
-        app, _ = wakeup_app(redis_url, wake, consumer=consumer)
-        await serve(app, until)
+        url = await live_url(redis, redis_url)
+
+        async def at_home() -> bool:
+            return await live_url(redis, redis_url, liked=url) == url
+
+        app, _ = wakeup_app(url, wake, consumer=consumer)
+        await serve(app, until, at_home)
 
     hearing = Supervisor()
     hearing.start(f"wake-ups of the {consumer}", hear)

@@ -17,9 +17,10 @@ from redis.asyncio import Redis
 
 from events.archive.refusals import read_refusals
 from events.errors import SetupError
+from events.log.client import connect
 from events.log.layout import OWNER
 from services.apps.inbox import GROUP, STREAM, Inbox
-from services.composition import Backend, connect
+from services.composition import Backend
 from services.embedded.redis_server import RedisServer, start_redis
 from services.roles import archiver, inbox
 from services.settings import Settings
@@ -70,7 +71,7 @@ async def archived(backend: Backend) -> list[str]:
 
 def test_plain_xadd_json_and_a_faststream_publisher_end_in_the_archive(settings: Settings) -> None:
     async def scenario() -> None:
-        redis = connect(settings.redis_url)
+        redis = await connect(settings.redis_url)
         # before anything of Refold has started: nothing is skipped
         await redis.xadd(STREAM, flat(step(1)))
         await redis.xadd(STREAM, {"__data__": orjson.dumps(step(2))})

@@ -32,7 +32,7 @@ def test_wake_ups_survive_nonsense_and_a_restart_of_redis(tmp_path: Path) -> Non
     async def scenario() -> None:
         nonlocal server
         stopping = asyncio.Event()
-        running = asyncio.create_task(run_awake(server.url, heard.append, "projector", work, stopping))
+        running = asyncio.create_task(run_awake(Redis(), server.url, heard.append, "projector", work, stopping))
         await until_heard(server.url, "3 1-7", heard, 3)
         async with Redis.from_url(server.url) as redis:
             for nonsense in ("", "x 1-7", "\x00\xff", "-1 1-1"):

@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions as redis_exceptions
 
 from events.errors import Fenced, SetupError, Transient
-from events.log.scripts import redis_errors
+from events.log.redis_errors import redis_errors
 
 
 @pytest.mark.parametrize(
