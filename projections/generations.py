@@ -5,7 +5,7 @@ A generation's number is never used again, so that nobody who was asleep can wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -43,8 +43,12 @@ def active(conn: Connection, projection: str) -> Generation | None:
 
 def serving(conn: Connection, projection: Projection) -> Generation | None:
     """The generation that reads of it are served from: its active one, or before that the one of what it replaces."""
-    names = (projection.name, *projection.replaces)
-    return next((found for name in names if (found := active(conn, name)) is not None), None)
+    return first_active(conn, (projection.name, *projection.replaces))
+
+
+def first_active(conn: Connection, projections: Iterable[str]) -> Generation | None:
+    """The active generation of the first of these read models that has one."""
+    return next((found for name in projections if (found := active(conn, name)) is not None), None)
 
 
 def building(conn: Connection, projection: str) -> Generation | None:

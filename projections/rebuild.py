@@ -239,7 +239,8 @@ class _Build:
                 self._fold(folder, vector[folder.claim.partition])
 
         still_ours = _ours(self._generation.projection, self._owner)
-        generation = swap(self._generation, stores, self._log, pass_it, still_ours)
+        replaces = self._store.projection.replaces
+        generation = swap(self._generation, stores, self._log, pass_it, still_ours, replaces)
         for folder in self._folders:
             folder.hand_over()
         self._report("done", force=True)

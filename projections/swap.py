@@ -8,7 +8,7 @@ nothing, and takes back its own seal only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from sqlalchemy import Connection, func, select
@@ -33,6 +33,7 @@ def swap(
     log: Database,
     pass_it: Callable[[Mapping[int, Position]], None],
     still_ours: Callable[[Connection], None],
+    replaces: Iterable[str] = (),
 ) -> Generation:
     """Make ``generation`` the one that is read; it, as it stands now.
 
@@ -41,13 +42,15 @@ def swap(
     the former generation is then read and folded on.
     """
     log.write_now(still_ours)
-    active = log.read_now(partial(generations.active, projection=generation.projection))
+    active = log.read_now(partial(generations.first_active, projections=(generation.projection, *replaces)))
     if active is None:
         _activate(generation, log, still_ours)
     else:
         db = stores.generation(active.name)
         try:
-            _replace(generation, log, db, pass_it, still_ours)
+            stamp = _replace(generation, log, db, pass_it, still_ours)
+            if active.projection != generation.projection:
+                db.write_now(partial(_unseal, stamp=stamp))
         finally:
             db.close()
     return log.read_now(partial(generations.get, projection=generation.projection, number=generation.number))
@@ -72,7 +75,8 @@ def _replace(
     old: Database,
     pass_it: Callable[[Mapping[int, Position]], None],
     still_ours: Callable[[Connection], None],
-) -> None:
+) -> int | None:
+    """Activate it behind the sealed ``old``; the stamp of that seal."""
     stamp = old.write_now(_seal)
     try:
         pass_it(old.read_now(checkpoints.read_vector))
@@ -82,6 +86,7 @@ def _replace(
         if not _is_active(generation, log):
             old.write_now(partial(_unseal, stamp=stamp))
         raise
+    return stamp
 
 
 def _activate(generation: Generation, log: Database, still_ours: Callable[[Connection], None]) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Table, select
 from events.database import Database, Stores
 from migrations import current, downgrade, migrate
 from projections import generations
+from projections.engine import checkpoints
 from projections.engine.birth import ensure_first_generation
 from projections.engine.dead_letters import list_letters
 from projections.engine.projector import Projector
@@ -142,6 +143,9 @@ def test_a_renamed_or_split_read_model_is_read_from_the_former_one_until_its_own
         assert (after.generation, after.stale) == (f"{renamed.name}__g1", False)
         expected = {"objectives": ("third", "nobody", 1), "titles": ("third",), "progress": (1,)}
         assert after.value["task/poison"] == expected[renamed.name]
+    former = old.generation("goals__g1")
+    assert not former.read_now(checkpoints.is_sealed)
+    former.close()
     assert states(log, "goals") == {1: "active"}, "processes of the former code go on with it"
 
 
