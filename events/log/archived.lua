@@ -6,11 +6,10 @@ local meta, n = read_meta(), tonumber(ARGV[2])
 if not meta or meta.epoch ~= ARGV[1] or meta.log ~= ARGV[4] then
     return 0
 end
+-- trimmed first: at its memory limit Redis lets a script go on only after a write that takes none
+local last = math.min(n, meta.next - 1 - tonumber(ARGV[3]))
+local removed = redis.call('XTRIM', LOG, 'MINID', '~', meta.epoch .. '-' .. math.max(0, last + 1))
 if n > meta.archived then
     redis.call('HSET', META, 'archived', ARGV[2])
 end
-local last = math.min(n, meta.next - 1 - tonumber(ARGV[3]))
-if last < 0 then
-    return 0
-end
-return redis.call('XTRIM', LOG, 'MINID', '~', meta.epoch .. '-' .. (last + 1))
+return removed

@@ -229,7 +229,7 @@ def _known(refused: Appended, first: Found) -> Appended:
     return _conflict(refused.event, refused.partition, first.position)
 
 
-def _attempt(event: Event) -> int:
+def attempt_told(event: Event) -> int:
     """What the script is told of attempts: the attempt that starts, 0 to check the run's, -1 not to."""
     kind = event.type
     if kind == "run.started":
@@ -250,7 +250,7 @@ def _arguments(events: Sequence[Event]) -> tuple[bytes, bytes]:
         # attempts and seq are kept where the run's task lives; what is keyed elsewhere is not counted there
         if event.run and event.key == task_key(event.task):
             run = runs.setdefault((event.org, event.task, event.run), len(runs) + 1)
-            attempt, seq = _attempt(event), event.seq
+            attempt, seq = attempt_told(event), event.seq
         field = f"i{event.org}{SEPARATOR}{event.key}{SEPARATOR}{event.id}"
         packed.append([field, event.digest, run, attempt, seq, *to_fields(event)])
     return _pack([(f"{org}{SEPARATOR}{task}", run) for org, task, run in runs]), _pack(packed)

@@ -5,16 +5,19 @@
 -- KEYS[5] stream of foreign entries, KEYS[6] where the old log is put aside meanwhile
 -- ARGV[1] the new epoch
 -- ARGV[2] msgpack {epoch = n it ended at}: what the archive holds; entries behind are survivors
--- ARGV[3] msgpack {id = 'foreign' | 'archived'}: entries that no reader can decode, or that the archive holds anyway
+-- ARGV[3] msgpack {id = 'foreign' | 'archived' | 'refused'}: entries that stay behind (events/log/survivors.py)
 -- ARGV[4] 1 when the archive holds nothing of this partition, so that nothing is forgotten
 -- ARGV[5] identity of the log
+-- ARGV[6] msgpack {field of a seen hash = value}: attempts and numbers, as they are after the survivors
+-- ARGV[7] the epoch that was closed before anybody looked at the survivors, or ''
 --
--- Answers {'OTHER', identity} when another log is here, {'LATE', epoch} when this epoch or a later one is open already,
--- else {'OPEN', survivors, foreign entries}.
+-- Answers {'OTHER', identity} when another log is here, {'LATE', epoch} when another epoch was opened meanwhile, else
+-- {'OPEN', survivors, foreign entries}.
 
 local epoch = ARGV[1]
 local ends = cmsgpack.unpack(ARGV[2])
 local skipped = cmsgpack.unpack(ARGV[3])
+local seeds = cmsgpack.unpack(ARGV[6])
 local FOREIGN, ASIDE = KEYS[5], KEYS[6]
 local BATCH = 500
 local MOST_FIELDS = 100 -- names and values; an event of ours has fewer
@@ -24,7 +27,7 @@ if type(holder) == 'string' and holder ~= ARGV[5] then
     return { 'OTHER', holder }
 end
 local open = redis.pcall('HGET', META, 'epoch')
-if type(open) == 'string' and (tonumber(open) or 0) >= tonumber(epoch) then
+if type(open) == 'string' and (open ~= ARGV[7] or (tonumber(open) or 0) >= tonumber(epoch)) then
     return { 'LATE', open }
 end
 
@@ -51,38 +54,14 @@ end
 local n, foreign = 0, 0
 local seen = SEEN[1]
 
-local function attempt_of(data)
-    local readable, value = pcall(cjson.decode, data)
-    local attempt = readable and type(value) == 'table' and tonumber(value.attempt) or 1
-    return string.format('%d', attempt)
-end
-
--- Remember the id, and for an event of a run its attempt and seq, as append does.
-local function remember(event)
-    redis.call('HSET', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id, n .. ' ' .. event.digest)
-    if not event.run or event.key ~= 'task/' .. (event.task or '') then
-        return
-    end
-    local task = event.org .. SEP .. event.task
-    local run = task .. SEP .. event.run
-    if tonumber(event.seq) then
-        redis.call('HSET', seen, 's' .. run, event.seq)
-    end
-    if event.type == 'run.started' then
-        local attempt = attempt_of(event.data or '{}')
-        redis.call('HSET', seen, 'a' .. task, attempt .. SEP .. event.run, 'r' .. run, attempt)
-    end
-end
-
 local function carry_over(id, flat)
     local event = field_map(flat)
     if skipped[id] == 'foreign' or not ours(event) then
         redis.pcall('XADD', FOREIGN, 'MAXLEN', '~', 10000, '*', 'entry', id, unpack(flat, 1, math.min(#flat, MOST_FIELDS)))
         foreign = foreign + 1
-    elseif not archived(id) and not skipped[id]
-        and redis.call('HEXISTS', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id) == 0 then
+    elseif not archived(id) and not skipped[id] then
         redis.call('XADD', LOG, epoch .. '-*', unpack(flat))
-        remember(event)
+        redis.call('HSET', seen, 'i' .. event.org .. SEP .. event.key .. SEP .. event.id, n .. ' ' .. event.digest)
         n = n + 1
     end
 end
@@ -103,6 +82,9 @@ if redis.call('TYPE', ASIDE).ok == 'stream' then
         from = #batch > 0 and '(' .. batch[#batch][1]
     until #batch < BATCH
     redis.call('UNLINK', ASIDE)
+end
+for name, value in pairs(seeds) do
+    redis.call('HSET', seen, name, value)
 end
 redis.call('HSET', META, 'epoch', epoch, 'next', n, 'server', server_id(), 'archived', -1, 'complete', ARGV[4],
     'turn', 0, 'older', -1, 'seen_a', redis.call('HLEN', seen), 'seen_b', 0, 'log', ARGV[5])

@@ -43,7 +43,8 @@ class Health(NamedTuple):
     """What ``check`` found: the epoch open in Redis (0: none), the error a reader gets (None: sound), and why.
 
     ``log_id`` is the identity of the log that is there; empty: none. ``whole``: Redis has what it had at the reader's
-    position and all that followed; it may have been restarted.
+    position and all that followed; it may have been restarted. ``goes_on``: appends are taken there, whatever the
+    reader has. ``replica``: the server only follows another one, and takes no writes.
     """
 
     epoch: int
@@ -51,6 +52,8 @@ class Health(NamedTuple):
     why: str
     log_id: str
     whole: bool
+    goes_on: bool
+    replica: bool
 
 
 async def read(
@@ -73,9 +76,10 @@ async def read(
 
 async def check(redis: AnyRedis, log_id: str, partition: int, after: Position) -> Health:
     """Whether a reader that has everything of the log ``log_id`` up to ``after`` can go on. Raises Transient."""
-    epoch, kind, why, holder, whole = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
+    answer = await _CHECK.run(redis, keys_of(partition)[:4], *after, log_id)
+    epoch, kind, why, holder, whole, goes_on, replica = answer
     broken = {b"": None, b"GAP": TrimmedGap, b"REWOUND": Rewound}[kind]
-    return Health(int(epoch), broken, why.decode(), holder.decode(), whole == 1)
+    return Health(int(epoch), broken, why.decode(), holder.decode(), whole == 1, goes_on == 1, replica == 1)
 
 
 async def scan(redis: AnyRedis, key: str) -> AsyncIterator[list[tuple[str, Event | None]]]:

@@ -253,7 +253,9 @@ async def test_a_recovery_that_slept_between_sql_and_redis_changes_nothing(world
     await world.open()
     await world.log.append(events(0, 1))
     for slept in (1, 2):
-        answer = await Script("reopen").run(world.redis, KEYS, slept, packb({}), packb({}), 1, world.log_id)
+        answer = await Script("reopen").run(
+            world.redis, KEYS, slept, packb({}), packb({}), 1, world.log_id, packb({}), slept
+        )
         assert answer == [b"LATE", b"2"]
     assert await in_log(world, 2) == ["e0", "e1"]
     assert statuses(await world.log.append(events(1, 2))) == ["duplicate", "stored"]
