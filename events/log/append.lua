@@ -7,7 +7,7 @@
 --         attempt: of a run.started; 0 for another event of its run; -1 when attempts do not concern the event
 --
 -- Answers {'FENCED', why} | {'FULL', entries} | {'NEED', turn, fields} | {'OK', epoch, one outcome an event}: n when
--- stored, else {'duplicate', n} | {'conflict', n} | {'attempt', latest, winner} | {'started', attempt}
+-- stored, else {'duplicate', n or '<epoch>-<n>'} | {'conflict', ...} | {'attempt', latest, winner} | {'started', attempt}
 -- | {'superseded', latest, winner} | {'seq', expected}.
 
 local window, limit, seeds_turn, log = unpack(cmsgpack.unpack(ARGV[1]))
@@ -184,8 +184,8 @@ local outcomes, last = {}, nil
 for i, event in ipairs(events) do
     local seen, run = known[event[1]], runs[event[3]]
     if seen then
-        local n, digest = string.match(seen, '^(%d+) (.*)$')
-        outcomes[i] = { digest == event[2] and 'duplicate' or 'conflict', tonumber(n) }
+        local place, digest = string.match(seen, '^(%S+) (.*)$')
+        outcomes[i] = { digest == event[2] and 'duplicate' or 'conflict', tonumber(place) or place }
     else
         local refused = run and refusal(event, run)
         if refused then

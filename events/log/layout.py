@@ -17,7 +17,8 @@ log       identity of the log (``events.archive.store.log_id``): what another st
 
 ``refold:{p}:seen:a|b`` remember, by a field whose first letter tells what it is (U+001F separates names)::
 
-    i<org> <key> <id>     "<n> <digest>"        where an id stands, and with what content
+    i<org> <key> <id>     "<n> <digest>"        where an id stands, and with what content; in an earlier epoch
+                                                "<epoch>-<n> <digest>"
     a<org> <task>         "<attempt> <run>"     the latest attempt and the run that won it; "0 " for none
     r<org> <task> <run>   "<attempt>"           which attempt a run is; "0" when it has not started,
                                                 "-1" when it wanted to, and another run had the task

@@ -261,10 +261,10 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
     match outcome:
         case int(n):
             return Appended(event, "stored", partition, Position(epoch, n))
-        case [b"duplicate", n]:
-            return Appended(event, "duplicate", partition, Position(epoch, n))
-        case [b"conflict", n]:
-            return _conflict(event, partition, Position(epoch, n))
+        case [b"duplicate", place]:
+            return Appended(event, "duplicate", partition, _position(epoch, place))
+        case [b"conflict", place]:
+            return _conflict(event, partition, _position(epoch, place))
         case [b"seq", expected]:
             message = f"seq {event.seq} of run {event.run!r} does not follow: {expected} is expected"
             return Appended(event, "seq_conflict", partition, message=message)
@@ -292,6 +292,11 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
             return Appended(event, "superseded", partition, message=message, winner=winner.decode(), attempt=latest)
         case _:
             raise TypeError(f"the append script answered {outcome!r:.200}")
+
+
+def _position(epoch: int, place: int | bytes) -> Position:
+    """Where the log has it: n in the open epoch, or a whole position."""
+    return Position(epoch, place) if isinstance(place, int) else Position.parse(place)
 
 
 def _conflict(event: Event, partition: int, first: Position) -> Appended:
