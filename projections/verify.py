@@ -20,11 +20,14 @@ from events.errors import Refused
 from events.event import Position
 from projections import generations
 from projections.engine import checkpoints, tables
+from projections.engine.discards import discarded
 from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
+from projections.engine.pace import Pace
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
+from projections.progress import Cancelled
 from projections.projection import Projection
 from projections.scratch import scratch_store
 
@@ -86,11 +89,13 @@ def verify(
     generation: Generation | None = None,
     batch: int = BATCH,
     progress: Progress | None = None,
+    cancel: Callable[[], bool] = lambda: False,
+    max_events_per_s: float | None = None,
 ) -> Verification:
     """Compare a generation (default: the active one) with a refold of the log. Blocking; reads and writes go on.
 
     Raises Refused when there is none, or when other code made it: what this code would make of the log says nothing
-    about it.
+    about it. Raises Cancelled when ``cancel`` said so; the scratch generation is dropped in every case.
     """
     found = generation or log.read_now(lambda conn: generations.active(conn, projection.name))
     if found is None:
@@ -103,7 +108,10 @@ def verify(
     try:
         live = live_db.read_now(lambda conn: take_snapshot(conn, projection))
         with scratch_store(projection, stores, log, strict=True) as scratch:
-            return _compare(projection, found, live_db, live, scratch, log, batch, progress)
+            refold = _Refold(
+                scratch, log, batch, Pace(max_events_per_s), cancel, progress or (lambda done, total: None)
+            )
+            return _compare(projection, found, live_db, live, refold)
     finally:
         live_db.close()
 
@@ -131,48 +139,58 @@ def take_snapshot(conn: Connection, projection: Projection) -> Snapshot:
 
 
 def _compare(
-    projection: Projection,
-    found: Generation,
-    live_db: Database,
-    live: Snapshot,
-    scratch: GenerationStore,
-    log: Database,
-    batch: int,
-    progress: Progress | None,
+    projection: Projection, found: Generation, live_db: Database, live: Snapshot, refold: _Refold
 ) -> Verification:
-    _refold(scratch, log, live, batch, progress)
-    refolded = scratch.db.read_now(lambda conn: take_snapshot(conn, projection))
+    refolded = refold.to(live)
     equal = refolded.checksums == live.checksums and refolded.vector == live.vector
     differences: list[dict[str, Any]] = []
     if not equal:
         unequal = [name for name, checksum in live.checksums.items() if refolded.checksums[name] != checksum]
-        differences = _differences(projection, live_db, scratch, log, unequal, batch)
+        differences = _differences(projection, live_db, refold, unequal)
     return Verification(projection.name, found.number, live.checksum, equal, differences)
 
 
-def _refold(store: GenerationStore, log: Database, target: Snapshot, batch: int, progress: Progress | None) -> None:
-    """Fold each partition up to the target's position, from wherever the scratch generation is."""
-    source = ArchiveSource(log)
-    done = 0
-    total = sum(position.n + 1 for position in target.vector.values())
-    for partition, upto in sorted(target.vector.items()):
-        refused = {p: refusal for (of, p), refusal in target.refused.items() if of == partition}
-        folder = PartitionFolder.take_over(
-            store, source, partition, "verify", batch=batch, cache_rows=CACHE_ROWS, refused=refused
-        )
-        while read := folder.step(upto).read:
-            done += read
-            if progress is not None:
-                progress(done, max(total, done))
+@dataclass(frozen=True)
+class _Refold:
+    """A scratch generation that is folded to wherever the live one is."""
+
+    store: GenerationStore
+    log: Database
+    batch: int
+    pace: Pace
+    cancel: Callable[[], bool]
+    progress: Progress
+
+    def to(self, target: Snapshot) -> Snapshot:
+        """Fold each partition up to the target's position, from wherever it is."""
+        projection = self.store.projection
+        taken_back = self.log.read_now(partial(discarded, projection=projection, upto=target.vector))
+        source = ArchiveSource(self.log)
+        done = 0
+        total = sum(position.n + 1 for position in target.vector.values())
+        for partition, upto in sorted(target.vector.items()):
+            refused = {p: refusal for (of, p), refusal in target.refused.items() if of == partition}
+            folder = PartitionFolder.take_over(
+                self.store, source, partition, "verify", batch=self.pace.batch(self.batch), cache_rows=CACHE_ROWS,
+                refused=taken_back.get(partition, {}) | refused,
+            )  # fmt: skip
+            while read := folder.step(upto).read:
+                done += read
+                self.progress(done, max(total, done))
+                self._watch()
+                self.pace.hold(read, self._watch)
+        return self.store.db.read_now(lambda conn: take_snapshot(conn, projection))
+
+    def _watch(self) -> None:
+        if self.cancel():
+            raise Cancelled("the check was cancelled; it has changed nothing")
 
 
 def _differences(
     projection: Projection,
     live_db: Database,
-    scratch: GenerationStore,
-    log: Database,
+    refold: _Refold,
     unequal: list[str],
-    batch: int,
 ) -> list[dict[str, Any]]:
     """The first differing rows of the tables that differed.
 
@@ -187,8 +205,9 @@ def _differences(
         }
 
     target, live = live_db.read_now(lambda conn: (take_snapshot(conn, projection), hashes(conn)))
-    _refold(scratch, log, target, batch, None)
-    refolded = scratch.db.read_now(hashes)
+    refold.to(target)
+    scratch = refold.store.db
+    refolded = scratch.read_now(hashes)
     found = []
     for name in unequal:
         keys = sorted(
@@ -200,7 +219,7 @@ def _differences(
             "table": name,
             "key": list(key),
             "live": live_db.read_now(partial(_row, projection, name, key)),
-            "refolded": scratch.db.read_now(partial(_row, projection, name, key)),
+            "refolded": scratch.read_now(partial(_row, projection, name, key)),
         }
         for name, key in found[:FIRST_DIFFERENCES]
     ]

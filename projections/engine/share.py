@@ -1,53 +1,64 @@
-"""Folding partitions of one generation in processes of their own, so that a rebuild uses every core.
+"""Folding partitions in a process of its own, so that a rebuild uses every core: what such a process does.
 
-A process gets its job on standard input and ends when its partitions are folded. One that dies on an event is started
-again: its successor counts that as every take-over does, and in the end parks the event, while the rebuild lives on.
+``python -m projections.engine.share`` gets its job on standard input, then the number of a partition in each line, and
+says in a line of standard output what became of it. It ends when its input ends, and so when its parent does.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import pickle
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
 from events.database import Stores
-from events.errors import RefoldError
+from events.errors import Fenced, RefoldError
 from events.event import Position
-from projections.engine import checkpoints
+from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
+from projections.engine.lockstep import Lockstep
+from projections.engine.memo import Remembering
+from projections.engine.pace import Pace
 from projections.engine.prefetch import Prefetching
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
 
-POLL_S = 0.02
+logger = logging.getLogger(__name__)
 
-STARTS = 2 + checkpoints.SUSPICIOUS + checkpoints.STRIKES
-"""Processes that may die one after another at the same checkpoints before the rebuild gives up."""
+DONE = b"done\n"
+FAILED = b"failed\n"
+
+RETRY_S = 0.5
+"""Pause after a failure, which is tried again."""
 
 
-class ProcessesDied(RefoldError):
-    """The processes of a rebuild die without getting anywhere; see their messages above."""
+@dataclass(frozen=True)
+class Share:
+    """One of the generations to fold: what ``PartitionFolder.take_over`` has to know of it."""
+
+    projection: Projection
+    generation: str
+    owner: str
+    refused: Mapping[int, Mapping[Position, Refusal]]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Partitions to fold, each up to a position."""
+    """Generations to fold side by side, each partition up to a position. The limit is that of one process."""
 
-    projection: Projection
+    shares: tuple[Share, ...]
     stores_url: str
-    generation: str
-    owner: str
     upto: Mapping[int, Position]
     batch: int
     cache_rows: int
+    max_events_per_s: float | None = None
 
 
 def is_portable(projection: Projection) -> bool:
@@ -59,80 +70,73 @@ def is_portable(projection: Projection) -> bool:
     return projection.apply.__module__ != "__main__"
 
 
-def fold_shares(jobs: Sequence[Job], watch: Callable[[], None]) -> None:
-    """Run each job in a process of its own until all are done; ``watch`` is called all the while, and may raise.
+class _Folding:
+    """The stores of a job, opened once for all of its partitions."""
 
-    Raises ProcessesDied when they die again and again without getting anywhere.
-    """
-    running: dict[int, subprocess.Popen[bytes]] = {}
-    starts = dict.fromkeys(range(len(jobs)), 0)
-    reached: dict[int, Mapping[int, Position]] = {}
-    left = set(starts)
-    try:
-        while left:
-            for index in sorted(left - running.keys()):
-                here = _positions(jobs[index])
-                starts[index] = 1 if here != reached.get(index) else starts[index] + 1
-                reached[index] = here
-                if starts[index] > STARTS:
-                    raise ProcessesDied
-                running[index] = _start(jobs[index])
-            for index, process in list(running.items()):
-                if process.poll() is not None:
-                    del running[index]
-                    if process.returncode == 0:
-                        left.discard(index)
-            watch()
-            time.sleep(POLL_S)
-    finally:
-        for process in running.values():
-            process.terminate()
-            process.wait()
+    def __init__(self, job: Job, opened: ExitStack) -> None:
+        self._job = job
+        self._stores: dict[str, GenerationStore] = {}
+        stores = Stores(job.stores_url)
+        for share in job.shares:
+            store = GenerationStore(share.projection, stores.generation(share.generation))
+            opened.callback(store.db.close)
+            self._stores[share.generation] = store
+        log = stores.log()
+        opened.callback(log.close)
+        prefetching = Prefetching(ArchiveSource(log))
+        opened.callback(prefetching.close)
+        self._source = Remembering(prefetching)
+        self._pace = Pace(job.max_events_per_s)
 
+    def fold(self, partition: int) -> None:
+        """Fold one partition. A generation that is no longer ours is left out: its builder gave it up, or died."""
+        folders: dict[str, PartitionFolder] = {}
+        for share in self._job.shares:
+            with suppress(Fenced):
+                folders[share.generation] = self._take_over(share, partition)
+        lockstep = Lockstep(folders)
+        while read := lockstep.step(self._job.upto[partition]):
+            self._pace.hold(read, lambda: None)
+        lockstep.hand_over()
+        for error in lockstep.failed.values():
+            if not isinstance(error, Fenced):
+                raise error
 
-def fold(job: Job) -> None:
-    """Fold a job's partitions in this process."""
-    stores = Stores(job.stores_url)
-    log = stores.log()
-    store = GenerationStore(job.projection, stores.generation(job.generation))
-    source = Prefetching(ArchiveSource(log))
-    try:
-        for partition, upto in sorted(job.upto.items()):
-            folder = PartitionFolder.take_over(
-                store, source, partition, f"{job.owner}:{os.getpid()}", batch=job.batch, cache_rows=job.cache_rows
-            )
-            while folder.position < upto and folder.step(upto).read:
-                pass
-            folder.hand_over()
-    finally:
-        source.close()
-        store.db.close()
-        log.close()
+    def _take_over(self, share: Share, partition: int) -> PartitionFolder:
+        return PartitionFolder.take_over(
+            self._stores[share.generation], self._source, partition, f"{share.owner}:{os.getpid()}",
+            batch=self._pace.batch(self._job.batch), cache_rows=self._job.cache_rows,
+            refused=share.refused.get(partition),
+        )  # fmt: skip
 
 
-def _positions(job: Job) -> Mapping[int, Position]:
-    db = Stores(job.stores_url).generation(job.generation)
-    try:
-        vector = db.read_now(checkpoints.read_vector)
-    finally:
-        db.close()
-    return {partition: vector[partition] for partition in job.upto}
+def work(orders: BinaryIO, answers: BinaryIO) -> None:
+    """Fold what is asked for until there are no more orders."""
+    job = pickle.load(orders)
+    with ExitStack() as opened:
+        folding = _Folding(job, opened)
+        for line in orders:
+            try:
+                folding.fold(int(line))
+                answer = DONE
+            except RefoldError as error:
+                logger.warning("partition %d: %s", int(line), error)
+                time.sleep(RETRY_S)
+                answer = FAILED
+            answers.write(answer)
+            answers.flush()
 
 
-def _start(job: Job) -> subprocess.Popen[bytes]:
-    # not multiprocessing: that would import the caller's main module again
-    process = subprocess.Popen(
-        [sys.executable, "-m", "projections.engine.share"],
-        stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)},
-    )
-    if process.stdin is not None:
-        with suppress(BrokenPipeError), process.stdin as stdin:
-            stdin.write(pickle.dumps(job))
-    return process
+def main() -> None:
+    """Work for the parent process."""
+    # what a fold prints must not be taken for an answer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # a fold makes no cycles, and its cached rows are millions of objects that a collection would visit for nothing
+    gc.disable()
+    with suppress(BrokenPipeError), answers:
+        work(sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":
-    # a fold makes no cycles, and its cached rows are millions of objects that a collection would visit for nothing
-    gc.disable()
-    fold(pickle.load(sys.stdin.buffer))
+    main()

@@ -112,3 +112,16 @@ def lag(position: Position, mark: Position, epochs: Mapping[int, int | None]) ->
         return 0
     between = sum(end + 1 for epoch, end in epochs.items() if end is not None and position.epoch < epoch < mark.epoch)
     return (epochs.get(position.epoch, position.n) or 0) - position.n + between + mark.n + 1
+
+
+def lags(
+    marks: Mapping[int, Position],
+    epochs: Mapping[int, Mapping[int, int | None]],
+    vectors: Sequence[Mapping[int, Position]],
+) -> dict[int, int]:
+    """Events that each partition lags in the generation furthest behind; those that lag, the longest first."""
+    behind = {
+        partition: max((lag(vector[partition], mark, epochs.get(partition, {})) for vector in vectors), default=0)
+        for partition, mark in marks.items()
+    }
+    return {partition: events for partition, events in sorted(behind.items(), key=lambda item: -item[1]) if events}

@@ -19,10 +19,9 @@ from projections.engine.fold import Fold, Folded, Refusal
 from projections.engine.gate import Gate
 from projections.engine.ownership import fair_share
 from projections.engine.shapes import RowKey, Shape, shapes_of
-from projections.engine.source import DenseReader, LogGap, lag
+from projections.engine.source import DenseReader, LogGap, lag, lags
 from projections.fingerprint import fingerprint
 from projections.projection import Drop, Projection, Put, RowRef, read_model_table
-from projections.rebuild import _shares
 from tests.contracts.engine_lab import NOTES, TALLIES, TOY, note
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -279,13 +278,17 @@ def test_fair_shares_cover_all_partitions(partitions: int, workers: int) -> None
     assert (share - 1) * workers < partitions
 
 
-@given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=16), count=st.integers(1, 5))
-def test_shares_of_a_rebuild_hold_each_lagging_partition_once(sizes: list[int], count: int) -> None:
-    marks = {p: Position(1, size - 1) for p, size in enumerate(sizes)}
+@given(sizes=st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_a_rebuild_begins_with_the_partition_that_lags_most_and_leaves_out_what_does_not(
+    sizes: list[list[int]],
+) -> None:
+    """``sizes`` are how far each generation stands in each partition, of 50 events."""
+    marks = {p: Position(1, 49) for p in range(3)}
     epochs: dict[int, dict[int, int | None]] = {p: {0: -1, 1: None} for p in marks}
-    shares = _shares(dict.fromkeys(marks, START), marks, epochs, count)
-    assert sorted(p for share in shares for p in share) == [p for p, size in enumerate(sizes) if size]
-    assert len(shares) <= count
+    behind = lags(marks, epochs, [{p: Position(1, n - 1) for p, n in enumerate(each)} for each in sizes])
+    worst = {p: 50 - min(each[p] for each in sizes) for p in marks}
+    assert behind == {p: events for p, events in worst.items() if events}
+    assert list(behind.values()) == sorted(behind.values(), reverse=True)
 
 
 def test_alone_means_alone() -> None:
