@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from events.errors import SetupError
+from events.log.address import node_urls
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
@@ -45,9 +46,9 @@ def _flag(text: str) -> bool:
 
 
 def _redis_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.scheme == "unix"):
-        raise ValueError("like redis://localhost:6379/0")
+    for parts in map(urlsplit, node_urls(text)):
+        if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.scheme == "unix"):
+            raise ValueError("like redis://localhost:6379/0; a cluster's nodes like redis://one:6379,two:6379/0")
     return text
 
 

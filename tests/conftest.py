@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from events.archive.schema import metadata
 from events.database import Database, Stores
-from tests.servers import PostgresServer, postgres_server
+from tests.redis_cluster import AnyServer, RedisCluster, redis_cluster
+from tests.servers import PostgresServer, postgres_server, redis_server
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +23,46 @@ def postgres() -> Iterator[PostgresServer]:
         Path(folder).chmod(0o755)
         server = postgres_server(Path(folder) / "data")
         yield server
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[RedisCluster]:
+    """One Redis Cluster of three masters a session; ``cluster`` is it, empty."""
+    with tempfile.TemporaryDirectory(prefix="refold-cluster-") as folder:
+        cluster = redis_cluster(Path(folder))
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(session_cluster: RedisCluster) -> RedisCluster:
+    """A Redis Cluster of three masters, empty."""
+    session_cluster.flush()
+    return session_cluster
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A Redis and empty stores, as they go together."""
+
+    redis: AnyServer
+    stores: Stores
+
+
+@pytest.fixture(params=["redis-sqlite", "redis-postgresql", "cluster-postgresql"])
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    """Each way to run the backend in turn: embedded, with PostgreSQL, and with a Redis Cluster as well."""
+    redis, sql = request.param.split("-")
+    if sql == "sqlite":
+        stores = Stores(f"sqlite:///{tmp_path}/stores")
+    else:
+        stores = Stores(request.getfixturevalue("postgres").new_database())
+    if redis == "cluster":
+        yield Deployment(request.getfixturevalue("cluster"), stores)
+    else:
+        server = redis_server(tmp_path / "redis")
+        yield Deployment(server, stores)
         server.stop()
 
 

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis.asyncio import Redis
-
 from events.archive import queries, store
 from events.archive.archiver import Archiver
 from events.archive.reader import Archive, Archived
@@ -19,7 +17,7 @@ from events.door import admit
 from events.event import START, Event
 from events.log.layout import keys_of
 from events.publisher import Publisher
-from tests.servers import RedisServer
+from tests.redis_cluster import AnyServer, open_redis
 
 PARTITIONS = 4
 
@@ -47,9 +45,9 @@ def event(run: str = "r1", type_: str = "message.added", **members: Any) -> Even
 class Stack:
     """Redis, log store, publisher, archiver. ``archive_on`` and ``archive_off`` start and stop archiving."""
 
-    server: RedisServer
+    server: AnyServer
     db: Database
-    redis: Redis
+    redis: Any
     publisher: Publisher
     archiver_options: dict[str, Any] = field(default_factory=dict)
     _stopping: asyncio.Event | None = None
@@ -94,11 +92,16 @@ class Stack:
 
 @asynccontextmanager
 async def running_stack(
-    server: RedisServer, db: Database, *, timeout_s: float = 10.0, archive: bool = True, **archiver_options: Any
+    server: AnyServer,
+    db: Database,
+    *,
+    timeout_s: float = 10.0,
+    archive: bool = True,
+    **archiver_options: Any,
 ) -> AsyncIterator[Stack]:
     """A stack on a Redis and an empty log store with tables; archiving from the start unless told otherwise."""
     db.write_now(lambda conn: store.open_log(conn, PARTITIONS, 0))
-    redis = Redis.from_url(server.url)
+    redis = await open_redis(server.url)
     stack = Stack(server, db, redis, Publisher(redis, db, PARTITIONS, timeout_s=timeout_s), archiver_options)
     await stack.publisher.start()
     if archive:

@@ -34,7 +34,7 @@ BATCH = 1_000
 HOT_WINDOW = 10_000
 """Archived entries that a partition keeps in Redis."""
 
-_WAIT_S = 0.3
+_WAIT_MS = 300
 """How long one wait for new entries blocks: bounds how late a stop, or a log that was replaced, is noticed."""
 _CHECKS = 64
 """Partitions that are checked after a wait without an answer."""
@@ -109,7 +109,7 @@ class Archiver:
 
     async def _waiting(self) -> list[int]:
         """The partitions whose log goes on; after a wait without an answer some, so that each is checked."""
-        named = await self._arrivals.wait(self._marks, _WAIT_S)
+        named = await self._arrivals.wait(self._marks, _WAIT_MS / 1000)
         return sorted(named) or self._some()
 
     def _some(self) -> list[int]:

@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
@@ -37,17 +38,18 @@ _Answer = TypeVar("_Answer")
 class Cluster:
     """The nodes of a Redis Cluster. ``open`` finds them, ``aclose`` lets them go."""
 
-    def __init__(self, url: str, map_: RedisCluster) -> None:
+    def __init__(self, url: str, map_: RedisCluster, max_connections: int) -> None:
         self._url = url
         self._map = map_
+        self._max_connections = max_connections
         self._nodes: dict[str, Redis] = {}
         self._stale = False
         self._looking = asyncio.Lock()
 
     @classmethod
-    async def open(cls, url: str) -> Cluster:
+    async def open(cls, url: str, max_connections: int = MAX_CONNECTIONS) -> Cluster:
         """The cluster that any of the nodes in ``url`` belongs to. Raises Transient, SetupError."""
-        return cls(url, await _look_up(url))
+        return cls(url, await _look_up(url), max_connections)
 
     async def ask(self, key: str, command: Callable[[Redis], Awaitable[_Answer]]) -> _Answer:
         """Run a command on the node that holds ``key``. Raises as ``redis_errors`` tells.
@@ -122,7 +124,7 @@ class Cluster:
     def _client(self, host: str, port: int) -> Redis:
         name = f"{host}:{port}"
         if name not in self._nodes:
-            self._nodes[name] = plain_client(node_url(self._url, host, port))
+            self._nodes[name] = plain_client(node_url(self._url, host, port), self._max_connections)
         return self._nodes[name]
 
     async def _follow(self, moved: MovedError) -> None:
@@ -209,15 +211,15 @@ async def live_url(redis: AnyRedis, url: str, liked: str = "") -> str:
     return await redis.live_url(liked) if isinstance(redis, Cluster) else url
 
 
-async def connect(url: str) -> AnyRedis:
+async def connect(url: str, *, max_connections: int = MAX_CONNECTIONS) -> AnyRedis:
     """Open the Redis that ``url`` names; it tells itself whether it is a cluster.
 
-    Connections are bounded, waiting is bounded, retries are few and quick. Raises Transient when nobody answers,
-    SetupError for an address that cannot be right.
+    ``max_connections`` bounds those to one server. Raises Transient when nobody answers, SetupError for an address that
+    cannot be right.
     """
     urls, trouble = node_urls(url), ""
     for one in urls:
-        client = plain_client(one)
+        client = plain_client(one, max_connections)
         try:
             with redis_errors():
                 info: Any = await client.info("cluster")
@@ -231,17 +233,19 @@ async def connect(url: str) -> AnyRedis:
                 raise SetupError("REDIS_URL names several nodes, but the one that answers is no Redis Cluster")
             return client
         await client.aclose()
-        return await Cluster.open(url)
+        if urlsplit(one).path not in ("", "/", "/0"):
+            raise SetupError("a Redis Cluster has no database but 0: correct the end of REDIS_URL")
+        return await Cluster.open(url, max_connections)
     raise Transient(trouble)
 
 
-def plain_client(url: str) -> Redis:
-    """A client of one server."""
+def plain_client(url: str, max_connections: int = MAX_CONNECTIONS) -> Redis:
+    """A client of one server: bounded waiting, bounded connections, few and quick retries."""
     return Redis.from_url(
         url,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
-        max_connections=MAX_CONNECTIONS,
+        max_connections=max_connections,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
     )
 

@@ -24,6 +24,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from events.errors import SetupError, Unreachable
+from events.log.address import node_urls
 
 OLDEST = 7
 """First major version that numbers entries with ``XADD key <epoch>-*``."""
@@ -219,6 +220,18 @@ def _major_version(binary: Path) -> int:
 
 
 def _check_reachable(url: str) -> None:
+    """Make sure that a Redis that will do answers at ``url``; of the nodes of a cluster, at least one."""
+    away: Unreachable | None = None
+    for one in node_urls(url):
+        try:
+            return _check_server(one)
+        except Unreachable as error:
+            away = error
+    assert away is not None, "an address names a node"
+    raise away
+
+
+def _check_server(url: str) -> None:
     shown = re.sub(r"//[^/@]*@", "//***@", url)
     try:
         with redis.Redis.from_url(url, socket_timeout=5, retry=_NO_RETRY) as client:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -13,20 +11,25 @@ from events.archive.archiver import Archiver
 from events.archive.reader import Archive, next_of
 from events.archive.store import open_log
 from events.archive.watch import Watermarks
-from events.database import Database
+from events.database import Database, Stores
 from events.event import START, Position
 from events.keys import partition_of
+from events.log.client import live_node
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
 from events.publisher import Publisher
-from tests.servers import RedisServer, redis_server
+from tests.conftest import Deployment
+from tests.redis_cluster import AnyServer, open_redis
 from tests.stack import PARTITIONS, Stack, event, running_stack
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = redis_server(tmp_path / "redis")
-    yield server
-    server.stop()
+def server(deployment: Deployment) -> AnyServer:
+    return deployment.redis
+
+
+@pytest.fixture
+def stores(deployment: Deployment) -> Stores:
+    return deployment.stores
 
 
 async def check_dense(stack: Stack) -> None:
@@ -42,7 +45,7 @@ async def check_dense(stack: Stack) -> None:
     assert await archive.count() == len(stack.archived())
 
 
-def test_everything_is_archived_in_order_and_as_it_was(server: RedisServer, log_db: Database) -> None:
+def test_everything_is_archived_in_order_and_as_it_was(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db, batch=7) as stack:
             events = [event(f"r{i % 9}", user="ü", correlation="c") for i in range(200)]
@@ -55,9 +58,9 @@ def test_everything_is_archived_in_order_and_as_it_was(server: RedisServer, log_
     asyncio.run(main())
 
 
-def test_one_wake_up_an_advance_tells_the_watermark(server: RedisServer, log_db: Database) -> None:
+def test_one_wake_up_an_advance_tells_the_watermark(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
-        async with running_stack(server, log_db) as stack, stack.redis.pubsub() as pubsub:
+        async with running_stack(server, log_db) as stack, (await live_node(stack.redis)).pubsub() as pubsub:
             await pubsub.subscribe(ARCHIVED_CHANNEL)
             await pubsub.get_message(timeout=5)
             await stack.publisher.publish_events([event("r1") for _ in range(5)])
@@ -71,7 +74,7 @@ def test_one_wake_up_an_advance_tells_the_watermark(server: RedisServer, log_db:
     asyncio.run(main())
 
 
-def test_redis_is_trimmed_to_the_hot_window(server: RedisServer, log_db: Database) -> None:
+def test_redis_is_trimmed_to_the_hot_window(server: AnyServer, log_db: Database) -> None:
     """C1: what is trimmed from Redis is in the archive."""
 
     async def main() -> None:
@@ -90,7 +93,7 @@ def test_redis_is_trimmed_to_the_hot_window(server: RedisServer, log_db: Databas
     asyncio.run(main())
 
 
-def test_two_archivers_double_nothing(server: RedisServer, log_db: Database) -> None:
+def test_two_archivers_double_nothing(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db, batch=20) as stack:
             second_db = Database(log_db.url, schema=log_db.schema)
@@ -108,7 +111,7 @@ def test_two_archivers_double_nothing(server: RedisServer, log_db: Database) -> 
     asyncio.run(main())
 
 
-def test_a_stop_finishes_the_batch_in_hand_and_a_start_goes_on(server: RedisServer, log_db: Database) -> None:
+def test_a_stop_finishes_the_batch_in_hand_and_a_start_goes_on(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db, batch=10) as stack:
             events = [event(f"r{i % 5}") for i in range(500)]
@@ -122,7 +125,7 @@ def test_a_stop_finishes_the_batch_in_hand_and_a_start_goes_on(server: RedisServ
     asyncio.run(main())
 
 
-def test_flushall_while_everything_runs(server: RedisServer, log_db: Database) -> None:
+def test_flushall_while_everything_runs(server: AnyServer, log_db: Database) -> None:
     """C3: FLUSHALL, then three more events: recovery without a restart, nothing durable lost or doubled."""
 
     async def main() -> None:
@@ -139,7 +142,7 @@ def test_flushall_while_everything_runs(server: RedisServer, log_db: Database) -
     asyncio.run(main())
 
 
-def test_redis_killed_and_back_with_and_without_its_file(server: RedisServer, log_db: Database) -> None:
+def test_redis_killed_and_back_with_and_without_its_file(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db) as stack:
             events = [event(f"r{i % 5}") for i in range(90)]
@@ -154,13 +157,13 @@ def test_redis_killed_and_back_with_and_without_its_file(server: RedisServer, lo
     asyncio.run(main())
 
 
-def test_more_partitions_than_connections(server: RedisServer, log_db: Database) -> None:
+def test_more_partitions_than_connections(server: AnyServer, log_db: Database) -> None:
     """Opening, appending, reading, trimming and re-opening never take a connection a partition at once."""
     partitions = 150
 
     async def main() -> None:
         log_db.write_now(lambda conn: open_log(conn, partitions, 0))
-        redis = Redis.from_url(server.url, max_connections=40)
+        redis = await open_redis(server.url, max_connections=40)
         publisher = Publisher(redis, log_db, partitions)
         await publisher.start()
         stopping = asyncio.Event()
@@ -187,7 +190,7 @@ def test_an_idle_archiver_checks_all_partitions_in_turn(log_db: Database) -> Non
     assert Archiver(Redis(), log_db, 4)._some() == [0, 1, 2, 3]
 
 
-def test_an_idle_archiver_does_not_spin(server: RedisServer, log_db: Database) -> None:
+def test_an_idle_archiver_does_not_spin(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db) as stack:
             await stack.publisher.publish_events([event()])
@@ -199,7 +202,7 @@ def test_an_idle_archiver_does_not_spin(server: RedisServer, log_db: Database) -
     asyncio.run(main())
 
 
-def test_wake_ups_may_fail_to_come(server: RedisServer, log_db: Database) -> None:
+def test_wake_ups_may_fail_to_come(server: AnyServer, log_db: Database) -> None:
     """Who waits looks at SQL by itself; foreign messages on the channel do no harm."""
 
     async def main() -> None:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from events.archive.refusals import read_refusals
-from events.database import Database
+from events.database import Database, Stores
 from events.errors import Refused
 from events.event import Position
 from events.publisher import NotDurable
 from events.tokens import read_token
-from tests.servers import RedisServer, redis_server
+from tests.conftest import Deployment
+from tests.redis_cluster import AnyServer
 from tests.stack import Stack, event, raw_event, running_stack
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = redis_server(tmp_path / "redis")
-    yield server
-    server.stop()
+def server(deployment: Deployment) -> AnyServer:
+    return deployment.redis
+
+
+@pytest.fixture
+def stores(deployment: Deployment) -> Stores:
+    return deployment.stores
 
 
 def refusals(stack: Stack, org: str = "default") -> list[tuple[str, str, str]]:
@@ -30,7 +32,7 @@ def refusals(stack: Stack, org: str = "default") -> list[tuple[str, str, str]]:
     return [(k.refusal.event_id, k.refusal.code, k.refusal.source) for k in reversed(kept)]
 
 
-def test_one_bad_event_harms_no_other(server: RedisServer, log_db: Database) -> None:
+def test_one_bad_event_harms_no_other(server: AnyServer, log_db: Database) -> None:
     """C23 and others of its kind: a refused event has its reason, is kept, and the rest of the batch is durable."""
 
     async def main() -> None:
@@ -49,7 +51,7 @@ def test_one_bad_event_harms_no_other(server: RedisServer, log_db: Database) -> 
     asyncio.run(main())
 
 
-def test_same_id_same_content_other_content_other_task(server: RedisServer, log_db: Database) -> None:
+def test_same_id_same_content_other_content_other_task(server: AnyServer, log_db: Database) -> None:
     """C13: ok, duplicate, conflict kept for inspection; under another task it is its own event."""
 
     async def main() -> None:
@@ -71,7 +73,7 @@ def test_same_id_same_content_other_content_other_task(server: RedisServer, log_
     asyncio.run(main())
 
 
-def test_durable_waits_for_the_archive_and_fast_does_not(server: RedisServer, log_db: Database) -> None:
+def test_durable_waits_for_the_archive_and_fast_does_not(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db, timeout_s=0.5) as stack:
             await stack.publisher.publish_events([event()])
@@ -89,7 +91,7 @@ def test_durable_waits_for_the_archive_and_fast_does_not(server: RedisServer, lo
     asyncio.run(main())
 
 
-def test_fast_says_duplicate_only_of_what_is_archived(server: RedisServer, log_db: Database) -> None:
+def test_fast_says_duplicate_only_of_what_is_archived(server: AnyServer, log_db: Database) -> None:
     """An event that only stands on the log can still be lost: whoever sends it again must not be told otherwise."""
 
     async def main() -> None:
@@ -111,7 +113,7 @@ def test_fast_says_duplicate_only_of_what_is_archived(server: RedisServer, log_d
     asyncio.run(main())
 
 
-def test_a_second_writer_of_a_run_gets_the_expected_number(server: RedisServer, log_db: Database) -> None:
+def test_a_second_writer_of_a_run_gets_the_expected_number(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
         async with running_stack(server, log_db) as stack:
             outcomes = await stack.publisher.publish([raw_event(seq=1), raw_event(seq=2), raw_event(seq=2)])
@@ -123,7 +125,7 @@ def test_a_second_writer_of_a_run_gets_the_expected_number(server: RedisServer, 
     asyncio.run(main())
 
 
-def test_what_recovery_voided_is_appended_again_by_itself(server: RedisServer, log_db: Database) -> None:
+def test_what_recovery_voided_is_appended_again_by_itself(server: AnyServer, log_db: Database) -> None:
     """C3: FLUSHALL before the archiver had them; the publisher is answered with positions that hold."""
 
     async def main() -> None:
@@ -147,7 +149,7 @@ def test_what_recovery_voided_is_appended_again_by_itself(server: RedisServer, l
     asyncio.run(main())
 
 
-def test_what_survived_is_carried_over_and_stays_its_publishers(server: RedisServer, log_db: Database) -> None:
+def test_what_survived_is_carried_over_and_stays_its_publishers(server: AnyServer, log_db: Database) -> None:
     """Redis restarts with its file before the archiver had the events: stored once, answered as stored."""
 
     async def main() -> None:
