@@ -38,17 +38,18 @@ def run(
     for role in roles:
         if role not in ROLES:
             raise SetupError(f"there is no role {role!r}; there are {', '.join(ROLES)}")
-    main = partial(_work, _joined(settings), roles or CONSUMERS, projections, with_parent)
+    main = partial(_work, joined(settings), roles or CONSUMERS, projections, with_parent)
     run_until_signal(main, uvloop=settings.uvloop)
 
 
-def _joined(settings: Settings) -> Settings:
+def joined(settings: Settings) -> Settings:
+    """Settings that name a Redis: REDIS_URL's, else that of the instance on the data folder. Raises SetupError."""
     if settings.redis_url:
         return settings
     instance = running_instance(settings.data)
     if instance is None or not instance.redis_url:
         raise SetupError(
-            f"set REDIS_URL, or start `refold up` on {settings.data} first: a worker brings no Redis along"
+            f"set REDIS_URL, or start `refold up` on {settings.data} first: only that brings a Redis along"
         )
     return replace(settings, redis_url=instance.redis_url)
 

@@ -38,5 +38,6 @@ def other_log(holder: str, log_id: str) -> SetupError:
     """The refusal to use what belongs to the log ``holder``."""
     return SetupError(
         f"this Redis holds the log of another store (log {holder[:8]}, ours is {log_id[:8]}): "
-        "point REDIS_URL elsewhere, or flush this Redis if that log is gone (its archive keeps what was acknowledged)"
+        "point REDIS_URL elsewhere, or say `refold restore --adopt` if that log is gone "
+        "(its archive keeps what was acknowledged)"
     )

@@ -48,7 +48,7 @@ def a_run(instance: Instance, stem: str) -> str:
 
 COMMANDS = """
 up demo worker doctor publish import runs events task resume cards settlements beliefs rows
-status rebuild verify generations deadletters refused
+status rebuild verify generations deadletters refused restore
 """
 
 

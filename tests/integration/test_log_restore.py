@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from functools import partial
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from events.archive.schema import metadata
 from events.archive.store import open_log
@@ -13,6 +17,8 @@ from events.errors import SetupError
 from events.event import Position
 from events.log.layout import OWNER, keys_of
 from events.log.restore import adopt, examine, owner, restore
+from services.cli.errors import CliError
+from services.cli.main import app
 from tests.integration.log_world import World, event, in_world, positions, start, statuses
 
 KEYS = keys_of(0)
@@ -130,3 +136,54 @@ async def test_another_stores_log_is_left_alone_unless_it_is_adopted(
         assert await world.redis.exists(OWNER, "refold:inbox") == 2
     finally:
         other.close()
+
+
+async def command(world: World, *options: str, store: str = "") -> tuple[int, str]:
+    """``refold restore``, as somebody types it who sees Redis and the store: exit code, and what it says."""
+    url = store or f"sqlite:///{world.server.directory.parent}/stores"
+    environ = {"REDIS_URL": world.server.url, "REFOLD_DATABASE_URL": url}
+    run = partial(CliRunner().invoke, app, ["restore", *options], env=environ)
+    done = await asyncio.to_thread(run)
+    if isinstance(done.exception, CliError):
+        return done.exception.exit_code, str(done.exception)
+    return done.exit_code, done.output
+
+
+def told(done: tuple[int, str]) -> list[dict[str, Any]]:
+    assert done[0] == 0, done[1]
+    rows: list[dict[str, Any]] = json.loads(done[1])["partitions"]
+    return rows
+
+
+@in_world(partitions=2)
+async def test_the_command_tells_what_it_found_and_did(world: World) -> None:
+    await world.log.append(BATCH)
+    marks = [await world.archive_all(partition) for partition in (0, 1)]
+    await world.redis.flushall()
+    looked = told(await command(world, "--dry-run", "--json"))
+    assert [(row["open"], row["watermark"]) for row in looked] == [(False, str(mark)) for mark in marks]
+    did = told(await command(world, "--json"))
+    assert [(row["found"], row["ended"]) for row in did] == [
+        ("it was not opened on this Redis", str(mark)) for mark in marks
+    ]  # fmt: skip
+    assert sum(row["remembered"] for row in did) == 10
+    code, text = await command(world)
+    assert (code, text.count("sound")) == (0, 2)
+    assert set(statuses(await world.log.append(BATCH))) == {"duplicate"}
+
+
+@in_world()
+async def test_the_command_refuses_what_would_harm(world: World) -> None:
+    await world.log.append([event("theirs")])
+    assert (await command(world, "--dry-run", "--adopt"))[0] == 2
+    code, text = await command(world, store=f"sqlite:///{world.server.directory}/nowhere")
+    assert (code, "there is no log" in text) == (2, True)
+    other = Stores(f"sqlite:///{world.server.directory}/other")
+    db = other.log()
+    db.write_now(metadata.create_all)
+    db.write_now(lambda conn: open_log(conn, 1, 0))
+    db.close()
+    code, text = await command(world, store=other.url)
+    assert (code, "log of another store" in text, "--adopt" in text) == (2, True, True)
+    code, text = await command(world, "--adopt", store=other.url)
+    assert (code, "keys of another store" in text) == (0, True)
