@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,17 +18,28 @@ from events.errors import Refused, Transient
 from events.event import START, Position
 from events.tokens import read_token
 from projections import generations
-from projections.engine import checkpoints, ownership, tables
+from projections.engine import checkpoints, reports, tables
 from projections.engine.source import lag
 from projections.generations import Generation
+from projections.old_shapes import OldShape, old_shape, reading
 from projections.projection import Projection
+from projections.status import (
+    STUCK_S,
+    ProjectionStatus,
+    find_building,
+    oldest_waiting_s,
+    overall,
+    partition_status,
+    projection_status,
+)
 
 T = TypeVar("T")
 
 FIRST_WAIT_S = 0.002
 LAST_WAIT_S = 0.05
 
-State = Literal["live", "stale", "rebuilding", "abandoned", "paused", "missing"]
+_UNFIT = (TypeError, KeyError, ValueError, AttributeError)
+"""What reading raises when rows are not what it expects."""
 
 
 @dataclass(frozen=True)
@@ -46,40 +57,28 @@ class Read(Generic[T]):
     stale: bool
 
 
-@dataclass(frozen=True)
-class ProjectionStatus:
-    """One read model: how many events behind the archive, for how many seconds, and what it waits for.
-
-    ``state``: ``live``; ``stale`` (other code made it: rebuild); ``rebuilding``; ``abandoned`` (a rebuild whose
-    builder died or stands still); ``paused`` (``reason`` says why); ``missing`` (it has no generation yet).
-    ``progress`` is that of a rebuild which is not done.
-    """
-
-    name: str
-    generation: int
-    state: State
-    lag_events: int
-    lag_s: float
-    dead_letters: int
-    parked_keys: int
-    reason: str = ""
-    progress: Mapping[str, Any] | None = None
-
-
 @dataclass
 class _Open:
     generation: Generation
     db: Database
     stale: bool
+    shape: OldShape
+
+    def borrowed(self, name: str) -> bool:
+        """Whether it is another read model's, which ``name`` replaces: nothing seals it when that is built."""
+        return self.generation.projection != name
 
 
 class ReadModels:
     """The active generation of each projection, open for reading. Follows every flip before the next read."""
 
-    def __init__(self, projections: Iterable[Projection], stores: Stores, log: Database) -> None:
+    def __init__(
+        self, projections: Iterable[Projection], stores: Stores, log: Database, *, stuck_after_s: float = STUCK_S
+    ) -> None:
         self._projections = {projection.name: projection for projection in projections}
         self._stores = stores
         self._log = log
+        self._stuck_after_s = stuck_after_s
         self._open: dict[str, _Open] = {}
         self._closing: list[Database] = []
 
@@ -143,19 +142,30 @@ class ReadModels:
             known = ", ".join(sorted(self._projections))
             raise Refused(f"there is no read model {name!r}; there are {known}", code="unknown_projection")
         opened = self._open.get(name)
-        if opened is not None and not refresh:
+        if opened is not None and not refresh and not opened.borrowed(name):
             return opened
-        generation = await self._log.read(partial(generations.active, projection=name))
+        projection = self._projections[name]
+        generation = await self._log.read(partial(generations.serving, projection=projection))
         if generation is None:
             raise Transient(f"{name} has no generation yet: a projector makes it when it starts")
         current = self._open.get(name)
+        if current is not None and current.generation.name == generation.name:
+            return current
+        opened = await self._opened(generation, projection)
+        if self._open.get(name) is not current:
+            # somebody else was quicker
+            self._closing.append(opened.db)
+            return self._open[name]
         if current is not None:
-            if current.generation.number == generation.number:
-                return current
             self._closing.append(current.db)
+        self._open[name] = opened
+        return opened
+
+    async def _opened(self, generation: Generation, projection: Projection) -> _Open:
         db = self._stores.generation(generation.name)
-        self._open[name] = _Open(generation, db, not generation.matches(self._projections[name]))
-        return self._open[name]
+        stale = not generation.matches(projection)
+        shape = await db.read(partial(old_shape, projection=projection)) if stale else {}
+        return _Open(generation, db, stale, shape)
 
     async def _status(
         self, name: str, marks: Mapping[int, Position], epochs: Mapping[int, Mapping[int, int | None]]
@@ -167,38 +177,23 @@ class ReadModels:
         except Transient:
             everything = sum(lag(START, mark, epochs.get(p, {})) for p, mark in marks.items())
             return ProjectionStatus(name, 0, "missing", everything, 0.0, 0, 0, "it has no generation yet", progress)
-        vector, paused, letters, parked = await opened.db.read(_state)
-        behind = {p: lag(position, marks.get(p, position), epochs.get(p, {})) for p, position in vector.items()}
-        oldest = {p: vector[p] for p, events in behind.items() if events}
-        waiting_s = await self._log.read(lambda conn: _waiting_s(conn, oldest)) if oldest else 0.0
-        state: State = "live"
-        if building is not None:
-            state = "rebuilding" if built else "abandoned"
-        elif opened.stale:
-            state = "stale"
-        elif paused:
-            state = "paused"
-        reason = why_abandoned(name) if state == "abandoned" else paused
-        if not reason and opened.stale:
-            reason = why_stale(name, rebuilding=building is not None)
-        return ProjectionStatus(
-            name, opened.generation.number, state, sum(behind.values()), waiting_s, letters, parked, reason, progress
+        found = await opened.db.read(partial(_state, shape=opened.shape))
+        behind = {p: lag(position, marks.get(p, position), epochs.get(p, {})) for p, position in found.vector.items()}
+        waiting = {p: found.vector[p] for p, events in behind.items() if events}
+        ages, held = await self._log.read(
+            lambda conn: (oldest_waiting_s(conn, waiting), reports.holdings(conn, opened.generation.name))
         )
-
-
-def find_building(conn: Connection, projection: str) -> tuple[Generation | None, bool]:
-    """The generation that is being built, or was when its builder died; and whether a builder is at it."""
-    return generations.building(conn, projection), ownership.is_held(conn, ownership.rebuild_lease(projection))
-
-
-def why_abandoned(name: str) -> str:
-    """What is said of a rebuild that nobody is at."""
-    return f"the process that rebuilt it died or stands still: run `refold rebuild {name}` to continue its work"
-
-
-def why_stale(name: str, *, rebuilding: bool) -> str:
-    """What is said of a generation that other code made."""
-    return "made by other code: " + ("it is being rebuilt" if rebuilding else f"run `refold rebuild {name}`")
+        partitions = [
+            partition_status(
+                p, position, behind[p], ages.get(p, 0.0), held.get(p), found.paused.get(p, ""), self._stuck_after_s
+            )
+            for p, position in sorted(found.vector.items())
+        ]
+        state, reason = overall(name, partitions, building=building is not None, built=built, stale=opened.stale)
+        return projection_status(
+            name, opened.generation.number, state, partitions,
+            dead_letters=found.letters, parked_keys=found.parked, reason=reason, progress=progress,
+        )  # fmt: skip
 
 
 class _Outcome(NamedTuple, Generic[T]):
@@ -209,11 +204,21 @@ class _Outcome(NamedTuple, Generic[T]):
 def _read(
     opened: _Open, work: Callable[[Connection], T], wanted: Mapping[int, Position], last: bool, conn: Connection
 ) -> _Outcome[T]:
-    positions, sealed = _positions(conn)
-    reached = all(p in positions and positions[p] >= position for p, position in wanted.items())
-    if not reached and not last:
-        return _Outcome(None, sealed)
-    return _Outcome(Read(work(conn), opened.generation.name, reached, positions, opened.stale), sealed)
+    with reading(conn, opened.shape):
+        positions, sealed = _positions(conn)
+        reached = all(p in positions and positions[p] >= position for p, position in wanted.items())
+        if not reached and not last:
+            return _Outcome(None, sealed)
+        try:
+            value = work(conn)
+        except _UNFIT as error:
+            if not opened.stale:
+                raise
+            name = opened.generation.name
+            raise Transient(
+                f"{name} was made by other code, and this code cannot read it: wait for its rebuild"
+            ) from error
+        return _Outcome(Read(value, opened.generation.name, reached, positions, opened.stale), sealed)
 
 
 def _positions(conn: Connection) -> tuple[dict[int, Position], bool]:
@@ -222,20 +227,20 @@ def _positions(conn: Connection) -> tuple[dict[int, Position], bool]:
     return {p: Position(epoch, n) for p, epoch, n, _ in rows}, any(sealed for *_, sealed in rows)
 
 
-def _state(conn: Connection) -> tuple[dict[int, Position], str, int, int]:
-    paused = conn.execute(select(tables.checkpoints.c.paused).where(tables.checkpoints.c.paused != "")).scalars()
-    return (
-        checkpoints.read_vector(conn),
-        next(iter(paused), ""),
-        checkpoints.count(conn, tables.dead_letters),
-        checkpoints.count(conn, tables.parked_keys),
-    )
+class _State(NamedTuple):
+    vector: Mapping[int, Position]
+    paused: Mapping[int, str]
+    letters: int
+    parked: int
 
 
-def _waiting_s(conn: Connection, after: Mapping[int, Position]) -> float:
-    """Age of the oldest archived event that is not folded yet, in seconds."""
-    received = []
-    for partition, position in after.items():
-        following = queries.read_log(conn, partition, position, 1)
-        received += [archived.received_ms for archived in following]
-    return max(0.0, time.time() - min(received) / 1000) if received else 0.0
+def _state(conn: Connection, shape: OldShape) -> _State:
+    with reading(conn, shape):
+        table = tables.checkpoints
+        paused = conn.execute(select(table.c.partition, table.c.paused).where(table.c.paused != "")).all()
+        return _State(
+            checkpoints.read_vector(conn),
+            {partition: reason for partition, reason in paused},  # noqa: C416  mypy: a Row is no pair
+            checkpoints.count(conn, tables.dead_letters),
+            checkpoints.count(conn, tables.parked_keys),
+        )

@@ -89,13 +89,14 @@ class PartitionFolder:
         """The checkpoint."""
         return self.claim.position
 
-    def step(self, upto: Position | None = None) -> Step:
-        """Fold the next events, none past ``upto``; ``read`` is 0 when there are none.
+    def step(self, upto: Position | None = None, limit: int | None = None) -> Step:
+        """Fold the next events, none past ``upto``, at most ``limit``; ``read`` is 0 when there are none.
 
         Raises Fenced when the partition is somebody else's by now (this object is of no more use), Transient for what
         passes (nothing has happened; call again later).
         """
-        batch = self._cut(self._reader.read(self.claim.position, self._batch, upto))
+        size = self._batch if limit is None else min(limit, self._batch)
+        batch = self._cut(self._reader.read(self.claim.position, size, upto))
         if not batch:
             return Step(0, 0, self.claim.position)
         if not self.single:

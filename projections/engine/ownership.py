@@ -12,15 +12,10 @@ from math import ceil
 from sqlalchemy import Connection, TextClause, text, update
 
 from events.archive.schema import leases
+from events.clock import DATABASE_NOW_MS
 from events.errors import Fenced
 
 _WORKER = "worker/"
-
-_NOW_MS = {
-    "sqlite": "CAST(unixepoch('subsec') * 1000 AS BIGINT)",
-    # not now(): that is frozen in a transaction
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
 
 
 def acquire(conn: Connection, name: str, partition: int, owner: str, ttl_s: float) -> bool:
@@ -111,4 +106,4 @@ def rebuild_lease(projection: str) -> str:
 
 
 def _sql(conn: Connection, statement: str) -> TextClause:
-    return text(statement.format(now=_NOW_MS[conn.dialect.name]))
+    return text(statement.format(now=DATABASE_NOW_MS[conn.dialect.name]))

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,17 +20,20 @@ from events.archive import store as archive
 from events.database import Database, Stores
 from events.errors import SetupError, Transient
 from projections import generations
-from projections.engine import checkpoints, ownership
+from projections.engine import checkpoints, ownership, reports
 from projections.engine.birth import ensure_first_generation
 from projections.engine.folder import PartitionFolder
 from projections.engine.gate import Gate
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
-from projections.engine.worker import PartitionWorker
+from projections.engine.worker import Observer, PartitionWorker, Unobserved
 from projections.generations import Generation
 from projections.projection import Projection
 
 logger = logging.getLogger(__name__)
+
+HUNGRY_S = 0.1
+"""How often a worker that holds less than its share looks for partitions that were given up."""
 
 PATIENCE = 5
 """Times that a batch in which everything fails is held back before it is parked."""
@@ -42,6 +46,10 @@ class _Served:
     generation: Generation
     store: GenerationStore
     workers: dict[int, PartitionWorker] = field(default_factory=dict)
+    sealed_s: float | None = None
+    """When it was first seen sealed."""
+    hungry: bool = False
+    """Whether this worker holds fewer partitions than every worker should."""
 
 
 class Projector:
@@ -49,7 +57,8 @@ class Projector:
 
     A generation of another fingerprint is never folded; it stays readable and is ``stale`` until a rebuild replaces
     it. ``worker_id`` names this process in leases; a unique suffix tells its lives apart. ``batch`` events at most are
-    folded in one transaction, ``cache_rows`` rows at most are kept in memory for each owned partition.
+    folded in one transaction, ``cache_rows`` rows at most are kept in memory for each owned partition. It looks for
+    partitions to take over or to give up every ``balance_s`` seconds.
     """
 
     def __init__(
@@ -63,7 +72,9 @@ class Projector:
         cache_rows: int = 50_000,
         lease_ttl_s: float = 10.0,
         poll_s: float = 0.5,
+        balance_s: float = 0.5,
         threads: int = 4,
+        observer: Observer | None = None,
     ) -> None:
         self.projections = {projection.name: projection for projection in projections}
         self.owner = f"{worker_id or f'{socket.gethostname()}:{os.getpid()}'}/{uuid4().hex[:12]}"
@@ -75,9 +86,12 @@ class Projector:
         self._cache_rows = cache_rows
         self._ttl_s = lease_ttl_s
         self._poll_s = poll_s
+        self._balance_s = min(balance_s, lease_ttl_s / 4)
+        self._observer = observer or Unobserved()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="fold")
         self._gate = Gate()
         self._served: dict[str, _Served] = {}
+        self._reporter = reports.Reporter()
         self._partitions = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
@@ -97,8 +111,8 @@ class Projector:
             )
         await self._balance()
         self._tasks = [
-            asyncio.create_task(self._every(self._ttl_s / 4, self._renew), name="renew leases"),
-            asyncio.create_task(self._every(self._poll_s, self._balance), name="balance partitions"),
+            asyncio.create_task(self._every(lambda: self._ttl_s / 4, self._renew), name="renew leases"),
+            asyncio.create_task(self._every(self._until_next_look_s, self._balance), name="balance partitions"),
         ]
 
     def wake(self, partition: int) -> None:
@@ -111,8 +125,7 @@ class Projector:
         """Finish the steps that run, hand everything over, so that others go on at once."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
-        for name in list(self._served):
-            await self._leave(name)
+        await asyncio.gather(*(self._leave(name) for name in list(self._served)))
         self._executor.shutdown(wait=False)
 
     async def wait(self) -> None:
@@ -124,10 +137,10 @@ class Projector:
         workers = [worker for served in self._served.values() for worker in served.workers.values()]
         return {worker.name: worker.paused for worker in workers if worker.paused}
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), seconds)
+                await asyncio.wait_for(self._stopping.wait(), seconds())
                 return
             try:
                 await work()
@@ -135,18 +148,39 @@ class Projector:
                 logger.warning("projector: %s", error)
 
     async def _renew(self) -> None:
-        held = await self._log.write(lambda conn: ownership.renew(conn, self.owner, self._ttl_s))
-        for served in self._served.values():
+        told = self._reporter.look(
+            ((served.generation.name, partition), worker.folded, worker.paused)
+            for served in self._served.values()
+            for partition, worker in served.workers.items()
+        )
+        held = await self._log.write(partial(self._prolong, told=told))
+        for served in list(self._served.values()):
             lost = [p for p in served.workers if (served.generation.name, p) not in held]
             await self._give_up(served, lost)
 
+    def _prolong(self, conn: Connection, told: Mapping[reports.Unit, reports.Report]) -> set[reports.Unit]:
+        held = ownership.renew(conn, self.owner, self._ttl_s)
+        reports.write(conn, self.owner, {unit: report for unit, report in told.items() if unit in held})
+        return held
+
+    def _until_next_look_s(self) -> float:
+        """Whoever holds less than its share looks often: somebody is about to give something up."""
+        return HUNGRY_S if any(served.hungry for served in self._served.values()) else self._balance_s
+
     async def _balance(self) -> None:
         """Follow the registry to the active generations, then hold a fair share of each one's partitions."""
-        for name, projection in self.projections.items():
-            generation = await self._log.read(partial(generations.serving, projection=projection))
-            await self._follow(projection, generation)
+        seen = await self._log.read(self._look)
+        for name, (generation, survey) in seen.items():
+            await self._follow(self.projections[name], generation)
             if name in self._served:
-                await self._share(self._served[name])
+                await self._share(self._served[name], survey)
+
+    def _look(self, conn: Connection) -> dict[str, tuple[Generation | None, ownership.Survey]]:
+        serving = {name: generations.serving(conn, projection) for name, projection in self.projections.items()}
+        return {
+            name: (generation, ownership.survey(conn, "" if generation is None else generation.name))
+            for name, generation in serving.items()
+        }
 
     async def _follow(self, projection: Projection, generation: Generation | None) -> None:
         name = projection.name
@@ -163,23 +197,28 @@ class Projector:
         self.stale.discard(name)
         self._served[name] = _Served(generation, GenerationStore(projection, self._stores.generation(generation.name)))
 
-    async def _share(self, served: _Served) -> None:
+    async def _share(self, served: _Served, seen: ownership.Survey) -> None:
         name = served.generation.name
         for partition, worker in list(served.workers.items()):
             if worker.task.done():
                 await worker.task
                 del served.workers[partition]
         await self._unseal_if_abandoned(served)
-        seen = await self._log.read(partial(ownership.survey, generation=name))
         if self.owner not in seen.workers:
-            await self._log.write(partial(ownership.join, generation=name, owner=self.owner, ttl_s=self._ttl_s))
-        share = ownership.fair_share(self._partitions, len(seen.workers | {self.owner}))
+            await self._log.write(partial(self._join, name=name))
+        workers = len(seen.workers | {self.owner})
+        share = ownership.fair_share(self._partitions, workers)
         await self._give_up(served, sorted(served.workers)[share:])
         free = [p for p in range(self._partitions) if p not in served.workers and seen.owners.get(p) is None]
         wanted = share - len(served.workers)
         if wanted > 0 and free:
             for partition in await self._log.write(lambda conn: self._acquire(conn, name, free, wanted)):
                 served.workers[partition] = self._worker(served, partition)
+        served.hungry = len(served.workers) < self._partitions // workers
+
+    def _join(self, conn: Connection, name: str) -> None:
+        ownership.join(conn, name, self.owner, self._ttl_s)
+        reports.clear(conn)
 
     def _acquire(self, conn: Connection, name: str, free: Sequence[int], wanted: int) -> list[int]:
         taken: list[int] = []
@@ -193,22 +232,21 @@ class Projector:
             PartitionFolder.take_over, served.store, self._source, partition, self.owner,
             batch=self._batch, cache_rows=self._cache_rows, patience=PATIENCE,
         )  # fmt: skip
-        return PartitionWorker(f"{served.generation.name}/{partition}", claim, self._gate, self._executor, self._poll_s)
+        return PartitionWorker(
+            served.store.projection.name, f"{served.generation.name}/{partition}", claim, self._gate, self._executor,
+            self._poll_s, self._observer,
+        )  # fmt: skip
 
     async def _give_up(self, served: _Served, partitions: Sequence[int]) -> None:
-        """Stop these partitions between two batches and return their leases."""
-        workers = [
-            (partition, served.workers.pop(partition)) for partition in partitions if partition in served.workers
-        ]
-        await asyncio.gather(*(worker.stop() for _, worker in workers))
+        """Stop these partitions between two batches; each is free as soon as it has stopped."""
+        workers = {p: served.workers.pop(p) for p in partitions if p in served.workers}
+        await asyncio.gather(*(self._release(served, partition, worker) for partition, worker in workers.items()))
 
-        def release(conn: Connection) -> None:
-            for partition, _ in workers:
-                ownership.release(conn, served.generation.name, partition, self.owner)
-
-        if workers:
-            with suppress(Transient):
-                await self._log.write(release)
+    async def _release(self, served: _Served, partition: int, worker: PartitionWorker) -> None:
+        await worker.stop()
+        name = served.generation.name
+        with suppress(Transient):
+            await self._log.write(lambda conn: ownership.release(conn, name, partition, self.owner))
 
     async def _leave(self, name: str) -> None:
         served = self._served.pop(name)
@@ -218,8 +256,15 @@ class Projector:
         await asyncio.to_thread(served.store.db.close)
 
     async def _unseal_if_abandoned(self, served: _Served) -> None:
-        """A rebuild seals the generation that it replaces; one that died in that moment must not stop it for ever."""
+        """A rebuild seals the generation that it replaces; one that died in that moment must not stop it for ever.
+
+        One that replaces this read model by another of a new name holds another lease: it is given time for its swap.
+        """
         if not await served.store.db.read(checkpoints.is_sealed):
+            served.sealed_s = None
+            return
+        served.sealed_s = served.sealed_s or time.monotonic()
+        if time.monotonic() - served.sealed_s < self._ttl_s:
             return
         lease = ownership.rebuild_lease(served.generation.projection)
         current = await self._log.read(partial(generations.active, projection=served.generation.projection))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from events.errors import Fenced, RefoldError, Transient
-from events.event import Position
 from projections.engine.folder import PartitionFolder, Step
 from projections.engine.gate import Gate
 
@@ -20,27 +20,64 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 5.0
 
+STEP_S = 0.5
+"""What a step should take at most, so that a partition can be handed over soon, however slow its fold is."""
+LEAST_LIMIT = 100
+"""Events that the first step takes, and slow ones all the same: commits cost time, too."""
+
+
+class Observer(Protocol):
+    """Who is told of each step, for metrics. Called on the event loop; must be quick."""
+
+    def folded(self, projection: str, read: int, applied: int, seconds: float) -> None:
+        """A step took ``read`` positions, of which ``applied`` events changed the read model."""
+        ...
+
+    def fenced(self, projection: str) -> None:
+        """A commit failed, since the partition is somebody else's."""
+        ...
+
+
+class Unobserved:
+    """Nobody is told."""
+
+    def folded(self, projection: str, read: int, applied: int, seconds: float) -> None:
+        """As ``Observer.folded``."""
+
+    def fenced(self, projection: str) -> None:
+        """As ``Observer.fenced``."""
+
 
 class PartitionWorker:
     """Folds one partition until it is stopped. ``claim`` takes the partition over; it is called again after fencing.
 
-    ``paused`` tells why it waits, "" while it works. Waiting for events ends with ``wake``, at the latest after
-    ``poll_s``.
+    ``paused`` tells why it waits, "" while it works; ``folded`` how many positions it has taken. Waiting for events
+    ends with ``wake``, at the latest after ``poll_s``.
     """
 
     def __init__(
-        self, name: str, claim: Callable[[], PartitionFolder], gate: Gate, executor: Executor, poll_s: float
+        self,
+        projection: str,
+        name: str,
+        claim: Callable[[], PartitionFolder],
+        gate: Gate,
+        executor: Executor,
+        poll_s: float,
+        observer: Observer,
     ) -> None:
         self.name = name
         self.paused = ""
-        self.position: Position | None = None
+        self.folded = 0
+        self._projection = projection
         self._claim = claim
         self._gate = gate
         self._executor = executor
         self._poll_s = poll_s
+        self._observer = observer
         self._woken = asyncio.Event()
         self._stopping = False
         self._retry_s = FIRST_RETRY_S
+        self._limit = LEAST_LIMIT
         self._folder: PartitionFolder | None = None
         self.task = asyncio.create_task(self._run(), name=f"fold {name}")
 
@@ -61,6 +98,7 @@ class PartitionWorker:
                 step = await self._step()
             except Fenced as error:
                 logger.info("%s: %s", self.name, error)
+                self._observer.fenced(self._projection)
                 self._folder = None
                 await self._back_off("")
             except RefoldError as error:
@@ -68,18 +106,31 @@ class PartitionWorker:
             else:
                 self._retry_s = FIRST_RETRY_S
                 self.paused = ""
-                self.position = step.position
-                if not step.read:
+                if step is not None and not step.read:
                     await self._wait(self._poll_s)
         if self._folder is not None:
             with suppress(Transient):
-                await self._thread(self._folder.hand_over)
+                # not behind the steps of other partitions: whoever takes over waits for this
+                await asyncio.to_thread(self._folder.hand_over)
 
-    async def _step(self) -> Step:
+    async def _step(self) -> Step | None:
+        """One step; None when it was not begun, since we stop."""
         if self._folder is None:
             self._folder = await self._thread(self._claim)
-        async with self._gate.alone() if self._folder.single else self._gate.shared():
-            return await self._thread(self._folder.step)
+        folder = self._folder
+        async with self._gate.alone() if folder.single else self._gate.shared():
+            step, seconds = await self._thread(lambda: self._timed(folder))
+        if step is not None and step.read:
+            self.folded += step.read
+            self._limit = next_limit(self._limit, step.read, seconds)
+            self._observer.folded(self._projection, step.read, step.applied, seconds)
+        return step
+
+    def _timed(self, folder: PartitionFolder) -> tuple[Step | None, float]:
+        if self._stopping:
+            return None, 0.0
+        began = time.perf_counter()
+        return folder.step(limit=self._limit), time.perf_counter() - began
 
     async def _pause(self, error: RefoldError) -> None:
         """Show that the partition waits, and why; nothing is parked for what passes."""
@@ -104,3 +155,13 @@ class PartitionWorker:
 
     async def _thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def next_limit(limit: int, read: int, seconds: float) -> int:
+    """Events that the next step may take, after one that took ``read`` of at most ``limit`` in ``seconds``.
+
+    At most twice as many as before; fewer where a step takes longer than ``STEP_S``.
+    """
+    if seconds > STEP_S:
+        return max(LEAST_LIMIT, int(read * STEP_S / seconds))
+    return min(2 * limit, 1 << 20) if read >= limit and seconds < STEP_S / 2 else limit

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from projections import generations
 from projections.generations import Generation
-from projections.read_models import ProjectionStatus, find_building, why_abandoned, why_stale
+from projections.status import ProjectionStatus, find_building, why_abandoned, why_stale
 from services.api.deps import BackendDep
 from services.api.jobs import Job, Jobs
+from services.api.lag import lag_document, partition_document
 from services.api.listings import rfc3339
 from services.api.paging import PageParam
 from services.api.problems import Problem
@@ -42,12 +43,14 @@ async def list_(
     backend: BackendDep,
     request: Request,
     after: Annotated[str | None, Query(description="Position token; `reached` tells who has passed it")] = None,
+    detail: Annotated[bool, Query(description="With each partition: who folds it, and how far it is")] = False,
 ) -> dict[str, Any]:
-    """Every read model: its generation, how far it is behind, what it waits for."""
-    items = [
-        _status(status, begun=_begun(backend, _jobs(request), status.name))
-        for status in await backend.read_models.status()
-    ]
+    """Every read model: its generation, how far it is behind, how fast it gets on, what it waits for."""
+    statuses = await backend.read_models.status()
+    items = [_status(status, begun=_begun(backend, _jobs(request), status.name)) for status in statuses]
+    if detail:
+        for item, status in zip(items, statuses, strict=True):
+            item["partitions"] = [partition_document(each) for each in status.partitions]
     if after:
         for item in items:
             item["reached"] = item["state"] != "missing" and await _reached(backend, item["name"], after)
@@ -73,8 +76,7 @@ def _status(status: ProjectionStatus, *, begun: bool) -> dict[str, Any]:
     return {
         "name": status.name,
         "generation": status.generation or None,
-        "lag_events": status.lag_events,
-        "lag_s": round(status.lag_s, 3),
+        **lag_document(status),
         "state": state,
         "dead_letters": status.dead_letters,
         "parked_keys": status.parked_keys,

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -274,6 +275,55 @@ def test_a_projection_that_fails_for_now_is_paused_visibly_and_recovers(lab: Lab
         await until(partial(caught_up, models))
         assert active_dump(lab)["dead_letters"] == []
         await one.stop()
+        models.close()
+
+    asyncio.run(run())
+
+
+def test_behind_is_healthy_and_stuck_is_told_with_its_owner(lab: Lab) -> None:
+    """A slow fold gets on; one that hangs is stuck, though its owner renews its lease; who has left holds nothing."""
+    hang, slow = threading.Event(), 0.004
+
+    def apply(recorded: Any, rows: Any) -> Any:
+        if recorded.event.id == "hang":
+            hang.wait(60)
+        time.sleep(slow)
+        return TOY.apply(recorded, rows)
+
+    async def run() -> None:
+        weak = Projection("toy", 1, TOY.tables, TOY.handles, apply, TOY.names)
+        models = ReadModels([weak], lab.stores, lab.log, stuck_after_s=2.0)
+
+        async def state() -> Any:
+            (status,) = await models.status()
+            return status
+
+        one = projector(lab, "one", weak)
+        await one.start()
+        await asyncio.to_thread(lab.archive, *(note(f"e{i}", "t", "a", i) for i in range(1500)))
+
+        async def seen_behind() -> bool:
+            status = await state()
+            moving = [each for each in status.partitions if each.lag_events]
+            assert status.state != "stuck", status
+            return status.state == "behind" and moving[0].events_per_s > 0 and status.eta_s is not None
+
+        await until(seen_behind)
+        await until(partial(caught_up, models))
+        await asyncio.to_thread(lab.archive, note("hang", "t", "a", 1))
+
+        async def seen_stuck() -> bool:
+            return (await state()).state == "stuck"
+
+        await until(seen_stuck)
+        status = await state()
+        assert f"partition {where('t')} stood still for" in status.reason and one.owner in status.reason
+        assert [each.state for each in status.partitions].count("live") == PARTITIONS - 1
+        hang.set()
+        await until(partial(caught_up, models))
+        await one.stop()
+        status = await state()
+        assert status.state == "unowned" and "refold worker --role projector" in status.reason
         models.close()
 
     asyncio.run(run())
