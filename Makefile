@@ -45,6 +45,7 @@ format: setup  ## let ruff put the code in order
 	$(BIN)/ruff format .
 
 bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
 
 soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time
