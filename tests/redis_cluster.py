@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ import redis
 from redis.asyncio import Redis
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from events.log.client import AnyRedis, Cluster, connect
@@ -97,13 +97,7 @@ class RedisCluster:
 
     def holder(self, key: str) -> Node:
         """The master that holds a key, as the nodes that answer see it."""
-        slot = key_slot(key.encode())
-        for node in self.nodes:
-            with suppress(RedisError):
-                for first, last, master, *_ in node.run("CLUSTER", "SLOTS"):
-                    if first <= slot <= last:
-                        return next(n for n in self.nodes if n.port == master[1])
-        raise AssertionError(f"nobody holds {key}")
+        return self._master_of(key_slot(key.encode()))
 
     def masters(self) -> list[Node]:
         return [node for node in self.nodes if "master" in node.run("ROLE")]
@@ -142,32 +136,45 @@ class RedisCluster:
         role = node.run("ROLE")
         return counts.items() <= info.items() and (role[0] == "master" or role[3] == "connected")
 
-    def move_slot(self, slot: int, to: Node, between: Callable[[], None] = lambda: None) -> None:
-        """Move a slot to another node, key by key, as resharding tools do; ``between`` happens while it is open."""
-        [source] = [n for n in self.masters() if any(a <= slot <= b for a, b, *_ in self._own_slots(n))]
+    def move_slot(self, slot: int, to: Node) -> None:
+        """Move a slot to another node, key by key, as resharding tools do."""
+        source = self._master_of(slot)
         to.run("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.run("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
-        between()
         while keys := source.run("CLUSTER", "GETKEYSINSLOT", slot, 100):
             for key in keys:
                 source.run("MIGRATE", "127.0.0.1", to.port, key, 0, 5000)
         for node in [to, source, *self.masters()]:
             node.run("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
-    def _own_slots(self, node: Node) -> list[Any]:
-        return [one for one in node.run("CLUSTER", "SLOTS") if one[2][1] == node.port]
+    def migrate_slot(self, slot: int, to: Node) -> None:
+        """Have a slot moved as a whole by the servers themselves, where they know how; else as ``move_slot`` does."""
+        source = self._master_of(slot)
+        try:
+            source.run("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to.id)
+        except ResponseError:
+            self.move_slot(slot, to)
+        until(lambda: self._master_of(slot) is to, f"slot {slot} has moved")
+
+    def _master_of(self, slot: int) -> Node:
+        for node in self.nodes:
+            with suppress(RedisError):
+                for first, last, master, *_ in node.run("CLUSTER", "SLOTS"):
+                    if first <= slot <= last:
+                        return next(n for n in self.nodes if n.port == master[1])
+        raise AssertionError(f"nobody holds slot {slot}")
 
 
 def redis_cluster(
-    directory: Path, *, masters: int = 3, replicas: int = 0, node_timeout_ms: int = NODE_TIMEOUT_MS
+    directory: Path, *, masters: int = 3, replicas_of: Sequence[int] = (), node_timeout_ms: int = NODE_TIMEOUT_MS
 ) -> RedisCluster:
-    """Start a cluster of that many masters, of which the first ``replicas`` have a replica each."""
+    """Start a cluster of that many masters; ``replicas_of`` are those that have a replica, which come last."""
     cluster = RedisCluster(directory)
     try:
-        for i in range(masters + replicas):
+        for i in range(masters + len(replicas_of)):
             cluster.nodes.append(Node(directory / f"node-{i}", free_port(), free_port(), node_timeout_ms))
             cluster.nodes[-1].start()
-        _join(cluster.nodes, masters)
+        _join(cluster.nodes, masters, replicas_of)
         cluster.until_ready()
     except BaseException:
         cluster.kill()
@@ -175,7 +182,7 @@ def redis_cluster(
     return cluster
 
 
-def _join(nodes: list[Node], masters: int) -> None:
+def _join(nodes: list[Node], masters: int, replicas_of: Sequence[int]) -> None:
     first, share = nodes[0], -(-SLOTS // masters)
     for i, node in enumerate(nodes):
         node.run("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
@@ -184,7 +191,7 @@ def _join(nodes: list[Node], masters: int) -> None:
         if node is not first:
             node.run("CLUSTER", "MEET", "127.0.0.1", first.port, first.bus_port)
     until(partial(_know_each_other, nodes), "the nodes know each other")
-    for i, replica in enumerate(nodes[masters:]):
+    for i, replica in zip(replicas_of, nodes[masters:], strict=True):
         replica.run("CLUSTER", "REPLICATE", nodes[i].id)
 
 
@@ -212,6 +219,10 @@ class Routed(Cluster):
 
     async def publish(self, channel: str, message: Any) -> Any:
         return await (await self.live()).publish(channel, message)
+
+    async def script_flush(self) -> None:
+        for node in await self.masters():
+            await node.script_flush()
 
     async def info(self, section: str) -> Counter[str]:
         """The numbers of all nodes together."""

@@ -22,7 +22,8 @@ from events.errors import Transient
 from projections.verify import verify
 from services.composition import Backend
 from services.settings import Settings
-from tests.servers import RedisServer, redis_server
+from tests.redis_cluster import AnyServer
+from tests.servers import redis_server
 
 LEASE_S = 1.0
 PATIENCE_S = 120.0
@@ -82,7 +83,7 @@ class Role:
 class Cluster:
     """Redis, the roles, and a backend in the test's own process to publish to and to look with."""
 
-    redis: RedisServer
+    redis: AnyServer
     roles: dict[str, Role]
     backend: Backend
     acknowledged: set[str] = field(default_factory=set)
@@ -158,10 +159,13 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    folder: Path, *, database_url: str = "", roles: dict[str, str] | None = None
+    folder: Path, *, database_url: str = "", roles: dict[str, str] | None = None, redis: AnyServer | None = None
 ) -> AsyncIterator[Cluster]:
-    """A cluster with its files in ``folder``. At the end every role must stop cleanly on SIGTERM."""
-    redis = redis_server(folder / "redis")
+    """A cluster with its files in ``folder``; ``redis``, if given, is stopped with it.
+
+    At the end every role must stop cleanly on SIGTERM.
+    """
+    redis = redis or redis_server(folder / "redis")
     given = {"REDIS_URL": redis.url, "REFOLD_DATA": str(folder), "REFOLD_LEASE_S": str(LEASE_S)}
     if database_url:
         given["REFOLD_DATABASE_URL"] = database_url

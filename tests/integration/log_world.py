@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -19,10 +20,12 @@ from events.archive.store import archive_batch, log_id, open_log, watermark
 from events.database import Database, Stores
 from events.door import admit
 from events.event import Event, Position
+from events.log.client import AnyRedis
 from events.log.log import WINDOW, Appended, Log
 from events.log.recovery import open_partition
 from events.log.tail import read
 from events.log.trim import trim
+from tests.redis_cluster import AnyServer, RedisCluster, Routed
 from tests.servers import RedisServer, redis_server
 
 
@@ -30,13 +33,13 @@ from tests.servers import RedisServer, redis_server
 class World:
     """One log of ``partitions`` partitions with everything around it."""
 
-    server: RedisServer
+    server: AnyServer
     db: Database
-    redis: Redis
+    redis: Any
     partitions: int
     window: int
     limit: int | None
-    clients: list[Redis] = field(default_factory=list)
+    clients: list[Any] = field(default_factory=list)
 
     @property
     def log_id(self) -> str:
@@ -50,11 +53,13 @@ class World:
     def log(self) -> Log:
         return self.appender(self.redis)
 
-    def appender(self, redis: Redis) -> Log:
+    def appender(self, redis: AnyRedis) -> Log:
         return Log(redis, self.partitions, self.archive, window=self.window, limit=self.limit)
 
-    def client(self, **options: Any) -> Redis:
-        """One more connection pool, as another process would have."""
+    def client(self, **options: Any) -> Any:
+        """One more connection pool, as another process would have; of a cluster, the same."""
+        if isinstance(self.server, RedisCluster):
+            return self.redis
         client = Redis.from_url(self.server.url, retry=Retry(NoBackoff(), 2), **options)
         self.clients.append(client)
         return client
@@ -82,14 +87,18 @@ class World:
 
 @asynccontextmanager
 async def world(
-    folder: Path, partitions: int = 1, window: int = WINDOW, limit: int | None = None
+    folder: Path,
+    partitions: int = 1,
+    window: int = WINDOW,
+    limit: int | None = None,
+    cluster: RedisCluster | None = None,
 ) -> AsyncIterator[World]:
-    """A world whose partitions are open."""
-    server = redis_server(folder / "redis")
+    """A world whose partitions are open, on a Redis of its own or on a ``cluster``."""
+    server: AnyServer = cluster or redis_server(folder / "redis")
     db = Stores(f"sqlite:///{folder}/stores").log()
     db.write_now(metadata.create_all)
     db.write_now(lambda conn: open_log(conn, partitions, 0))
-    redis = Redis.from_url(server.url, retry=Retry(NoBackoff(), 2))
+    redis: Any = await Routed.open(server.url) if cluster else Redis.from_url(server.url, retry=Retry(NoBackoff(), 2))
     made = World(server, db, redis, partitions, window, limit, [redis])
     try:
         for partition in range(partitions):
@@ -99,25 +108,44 @@ async def world(
         for client in made.clients:
             await client.aclose()
         db.close()
-        if server.process.poll() is None:
+        if isinstance(server, RedisServer) and server.process.poll() is None:
             server.stop()
 
 
-def in_world(**options: Any) -> Callable[[Callable[[World], Awaitable[None]]], Callable[[Path], None]]:
+Scenario = Callable[[World], Awaitable[None]]
+
+
+def in_world(**options: Any) -> Callable[[Scenario], Callable[[Path], None]]:
     """Make a test of a scenario that happens in a world."""
 
-    def decorate(scenario: Callable[[World], Awaitable[None]]) -> Callable[[Path], None]:
+    def decorate(scenario: Scenario) -> Callable[[Path], None]:
         def test(tmp_path: Path) -> None:
-            async def happen() -> None:
-                async with world(tmp_path, **options) as made:
-                    await scenario(made)
-
-            asyncio.run(happen())
+            asyncio.run(_happen(scenario, tmp_path, options))
 
         test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
         return test
 
     return decorate
+
+
+def in_each_world(**options: Any) -> Callable[[Scenario], Callable[..., None]]:
+    """Make two tests of a scenario: on a single Redis, and on a Redis Cluster."""
+
+    def decorate(scenario: Scenario) -> Callable[..., None]:
+        @pytest.mark.parametrize("redis", ["single", "cluster"])
+        def test(tmp_path: Path, redis: str, request: pytest.FixtureRequest) -> None:
+            cluster = request.getfixturevalue("cluster") if redis == "cluster" else None
+            asyncio.run(_happen(scenario, tmp_path, options | {"cluster": cluster}))
+
+        test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+        return test
+
+    return decorate
+
+
+async def _happen(scenario: Scenario, folder: Path, options: dict[str, Any]) -> None:
+    async with world(folder, **options) as made:
+        await scenario(made)
 
 
 def event(

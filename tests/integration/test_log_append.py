@@ -13,10 +13,10 @@ from events.event import Position
 from events.log.layout import keys_of
 from events.log.log import MAX_CALL, Log
 from events.log.tail import read
-from tests.integration.log_world import World, event, in_world, positions, start, statuses
+from tests.integration.log_world import World, event, in_each_world, in_world, positions, start, statuses
 
 
-@in_world()
+@in_each_world()
 async def test_entries_are_numbered_densely_and_read_back_equal(world: World) -> None:
     events = [start("r1"), *(event(f"e{i}", seq=i) for i in range(1, 5))]
     outcomes = await world.log.append(events)
@@ -27,7 +27,7 @@ async def test_entries_are_numbered_densely_and_read_back_equal(world: World) ->
     ]
 
 
-@in_world(partitions=4)
+@in_each_world(partitions=4)
 async def test_outcomes_come_in_input_order_whatever_partitions_they_are_of(world: World) -> None:
     events = [event(f"e{i}", task=f"t{i % 20}", run=f"r{i % 20}") for i in range(100)]
     outcomes = await world.log.append(events)
@@ -38,12 +38,12 @@ async def test_outcomes_come_in_input_order_whatever_partitions_they_are_of(worl
     assert len({outcome.partition for outcome in outcomes}) == 4
 
 
-@in_world()
+@in_each_world()
 async def test_nothing_to_append(world: World) -> None:
     assert await world.log.append([]) == []
 
 
-@in_world(partitions=4)
+@in_each_world(partitions=4)
 async def test_same_id_same_content_same_key(world: World) -> None:
     """C13: ok, duplicate, conflict, and another task's own event."""
     search, delete = event("E1", "tool.called", name="search"), event("E1", "tool.called", name="delete")
@@ -55,7 +55,7 @@ async def test_same_id_same_content_same_key(world: World) -> None:
     assert again.message == ""
 
 
-@in_world()
+@in_each_world()
 async def test_a_batch_may_repeat_itself(world: World) -> None:
     """C13 inside one batch."""
     outcomes = await world.log.append([event("E1"), event("E1"), event("E1", content="other"), event("E2")])
@@ -63,7 +63,7 @@ async def test_a_batch_may_repeat_itself(world: World) -> None:
     assert positions(outcomes) == [Position(1, 0), Position(1, 0), Position(1, 0), Position(1, 1)]
 
 
-@in_world()
+@in_each_world()
 async def test_order_of_arrival_loses_nothing(world: World) -> None:
     """C14: a result before its call before its step before its run, and feedback for a run that never started."""
     batch = [event("a", "tool.returned"), event("b", "tool.called"), event("c", "step.started"), start("r1")]
@@ -72,7 +72,7 @@ async def test_order_of_arrival_loses_nothing(world: World) -> None:
     assert statuses(outcomes) == ["stored"] * 5
 
 
-@in_world()
+@in_each_world()
 async def test_events_after_the_end_of_a_run_are_stored(world: World) -> None:
     """C15: the log refuses neither a second termination nor a step after it; the fold marks them late."""
     late = [
@@ -83,7 +83,7 @@ async def test_events_after_the_end_of_a_run_are_stored(world: World) -> None:
     assert statuses(await world.log.append([start("r1"), *late])) == ["stored"] * 4
 
 
-@in_world()
+@in_each_world()
 async def test_an_attempt_follows_the_one_before(world: World) -> None:
     first, rival, skipping, second = start("r1"), start("r2"), start("r3", 3), start("r2", 2)
     outcomes = await world.log.append([first, rival, skipping, second])
@@ -93,14 +93,14 @@ async def test_an_attempt_follows_the_one_before(world: World) -> None:
     assert statuses(await world.log.append([first, second])) == ["duplicate", "duplicate"]
 
 
-@in_world()
+@in_each_world()
 async def test_the_first_attempt_is_one(world: World) -> None:
     (outcome,) = await world.log.append([start("r2", 2)])
     assert outcome.status == "attempt_conflict"
     assert "its first attempt is 1" in outcome.message
 
 
-@in_world()
+@in_each_world()
 async def test_a_run_is_one_attempt(world: World) -> None:
     again = event("other-id", "run.started", attempt=1)
     anew = event("next-id", "run.started", attempt=2)
@@ -166,14 +166,14 @@ def test_a_run_that_lost_has_no_say_until_it_starts(tmp_path, together: bool) ->
     scenario(tmp_path)
 
 
-@in_world()
+@in_each_world()
 async def test_a_start_that_is_too_early_loses_nothing(world: World) -> None:
     """C14: a task that nobody has started has no winner whose events could be mixed up with others."""
     outcomes = await world.log.append([start("r1", 2), event("a")])
     assert statuses(outcomes) == ["attempt_conflict", "stored"]
 
 
-@in_world()
+@in_each_world()
 async def test_others_may_write_about_an_older_run(world: World) -> None:
     """Settlements, feedback and a person's answer come when they come; memories live under other keys."""
     await world.log.append([start("r1"), start("r2", 2)])
@@ -185,7 +185,7 @@ async def test_others_may_write_about_an_older_run(world: World) -> None:
     assert statuses(await world.log.append(about)) == ["stored"] * 3
 
 
-@in_world()
+@in_each_world()
 async def test_seq_counts_one_by_one(world: World) -> None:
     outcomes = await world.log.append(
         [start("r1", seq=1), event("a", seq=2), event("c", seq=4), event("b", seq=3), event("x", seq=2)]
@@ -197,7 +197,7 @@ async def test_seq_counts_one_by_one(world: World) -> None:
     assert statuses(await world.log.append([event("d", seq=4)])) == ["stored"]
 
 
-@in_world()
+@in_each_world()
 async def test_orgs_do_not_meet(world: World) -> None:
     """Invariant 7: ids, attempts and seq of one org say nothing to another."""
     raw = {"id": "E1", "type": "run.started", "run": "r1", "task": "t1", "seq": 1, "data": {}}
@@ -205,7 +205,7 @@ async def test_orgs_do_not_meet(world: World) -> None:
     assert statuses(await world.log.append(events)) == ["stored", "stored"]
 
 
-@in_world()
+@in_each_world()
 async def test_two_appenders_race_for_one_run(world: World) -> None:
     """Of two writers of one run each number goes to one, and the loser learns which is expected."""
     logs = [world.appender(world.client()) for _ in range(2)]
@@ -221,7 +221,7 @@ async def test_two_appenders_race_for_one_run(world: World) -> None:
     assert len(stored) > 0
 
 
-@in_world()
+@in_each_world()
 async def test_many_workers_race_for_one_attempt(world: World) -> None:
     """One wins; each other one learns who."""
     await world.log.append([start("r1")])
@@ -234,14 +234,14 @@ async def test_many_workers_race_for_one_attempt(world: World) -> None:
     assert all(f"attempt 2 of task 't1' is run {winner!r}" in loser.message for loser in losers)
 
 
-@in_world()
+@in_each_world()
 async def test_the_script_is_loaded_by_whoever_finds_it_missing(world: World) -> None:
     await world.log.append([event("a")])
     await world.redis.script_flush()
     assert statuses(await world.log.append([event("a"), event("b")])) == ["duplicate", "stored"]
 
 
-@in_world()
+@in_each_world()
 async def test_a_batch_larger_than_one_call(world: World) -> None:
     count = 2 * MAX_CALL + 7
     events = [event(f"e{i}", seq=i + 1) for i in range(count)]
@@ -249,7 +249,7 @@ async def test_a_batch_larger_than_one_call(world: World) -> None:
     assert set(statuses(await world.log.append(events))) == {"duplicate"}
 
 
-@in_world()
+@in_each_world()
 async def test_hostile_text_goes_through_unchanged(world: World) -> None:
     """C22, C19: NUL (as the door leaves it), quotes, and four-byte characters, in names and values."""
     hostile = event("id \U0001f9d1‍\U0001f4bb {0} ${x}", task='t|x (y) "q"', run="r\\", content="a\x00b \\u0000 𠀋")
@@ -297,7 +297,7 @@ async def test_keys_of_a_partition_share_a_slot(world: World) -> None:
         assert len(slots) == 1
 
 
-@in_world()
+@in_each_world()
 async def test_a_batch_of_large_events_goes_in_several_calls(world: World) -> None:
     """C28: ten events at the limit of one are no problem together."""
     events = [event(f"e{i}", seq=i + 1, content="x" * 1_000_000) for i in range(10)]

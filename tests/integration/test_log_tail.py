@@ -10,13 +10,13 @@ import pytest
 from events.event import START, Position
 from events.log.layout import keys_of
 from events.log.tail import ForeignEntry, LogBroken, Rewound, TrimmedGap, read
-from tests.integration.log_world import World, event, in_world
+from tests.integration.log_world import World, event, in_each_world, in_world
 
 KEYS = keys_of(0)
 OPENED = Position(1, -1)
 
 
-@in_world()
+@in_each_world()
 async def test_exactly_what_follows(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(10)])
     found = await read(world.redis, world.log_id, 0, Position(1, 3), 4)
@@ -25,14 +25,14 @@ async def test_exactly_what_follows(world: World) -> None:
     assert await read(world.redis, world.log_id, 0, Position(1, 9)) == []
 
 
-@in_world()
+@in_each_world()
 async def test_positions_are_numbers_not_text(world: World) -> None:
     """1-9 comes before 1-10."""
     await world.log.append([event(f"e{i}") for i in range(12)])
     assert [p.n for p, _ in await read(world.redis, world.log_id, 0, Position(1, 8))] == [9, 10, 11]
 
 
-@in_world()
+@in_each_world()
 async def test_a_waiting_reader_wakes_up(world: World) -> None:
     waiting = asyncio.create_task(read(world.client(), world.log_id, 0, OPENED, block_ms=3000))
     await asyncio.sleep(0.1)
@@ -61,7 +61,7 @@ def test_both_protocols(tmp_path, protocol: int) -> None:
     scenario(tmp_path)
 
 
-@in_world()
+@in_each_world()
 async def test_what_others_trimmed_is_a_gap(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(10)])
     await world.redis.xtrim(KEYS.log, minid="1-5", approximate=False)
@@ -74,7 +74,7 @@ async def test_what_others_trimmed_is_a_gap(world: World) -> None:
     assert await read(world.redis, world.log_id, 0, Position(1, 9)) == []
 
 
-@in_world()
+@in_each_world()
 async def test_a_deleted_entry_is_a_gap(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(10)])
     await world.redis.xdel(KEYS.log, "1-5", "1-9")
@@ -84,7 +84,7 @@ async def test_a_deleted_entry_is_a_gap(world: World) -> None:
         await read(world.redis, world.log_id, 0, Position(1, 8))
 
 
-@in_world()
+@in_each_world()
 async def test_flushall_neither_hangs_nor_drops_a_waiting_reader(world: World) -> None:
     """C3: connections stay open, so only looking tells."""
     await world.log.append([event(f"e{i}") for i in range(3)])
@@ -106,7 +106,7 @@ async def test_a_restart_is_noticed_while_idle(world: World) -> None:
         await read(world.redis, world.log_id, 0, Position(1, 0))
 
 
-@in_world()
+@in_each_world()
 async def test_positions_that_never_were(world: World) -> None:
     await world.log.append([event("e0")])
     for position in (Position(1, 7), Position(2, 0), Position(7, -1), START):
@@ -114,7 +114,7 @@ async def test_positions_that_never_were(world: World) -> None:
             await read(world.redis, world.log_id, 0, position)
 
 
-@in_world()
+@in_each_world()
 async def test_a_foreign_entry_is_named(world: World) -> None:
     await world.log.append([event("e0")])
     await world.redis.xadd(KEYS.log, {"hello": "world"}, id="1-*")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from events.event import Position
 from events.log.layout import keys_of
 from events.log.trim import trim
-from tests.integration.log_world import World, event, in_world
+from tests.integration.log_world import World, event, in_each_world
 
 KEYS = keys_of(0)
 NODE = 100
 """Entries of one stream node (the server's default): what approximate trimming leaves at most."""
 
 
-@in_world()
+@in_each_world()
 async def test_up_to_the_watermark_and_no_further(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(1000)])
     await trim(world.redis, world.log_id, 0, Position(1, 499), 0)
@@ -20,7 +20,7 @@ async def test_up_to_the_watermark_and_no_further(world: World) -> None:
     assert await world.redis.hget(KEYS.meta, "archived") == b"499"
 
 
-@in_world()
+@in_each_world()
 async def test_the_hot_window_stays(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(1000)])
     await trim(world.redis, world.log_id, 0, Position(1, 999), 300)
@@ -28,7 +28,7 @@ async def test_the_hot_window_stays(world: World) -> None:
     assert await trim(world.redis, world.log_id, 0, Position(1, 999), 5000) == 0
 
 
-@in_world()
+@in_each_world()
 async def test_more_than_one_call_can_remove(world: World) -> None:
     for start in range(0, 25_000, 1000):
         await world.log.append([event(f"e{i}") for i in range(start, start + 1000)])
@@ -36,7 +36,7 @@ async def test_more_than_one_call_can_remove(world: World) -> None:
     assert await world.redis.xlen(KEYS.log) < NODE
 
 
-@in_world()
+@in_each_world()
 async def test_numbers_go_on_after_everything_was_trimmed(world: World) -> None:
     await world.log.append([event(f"e{i}") for i in range(NODE)])
     await world.redis.xtrim(KEYS.log, maxlen=0, approximate=False)
@@ -44,7 +44,7 @@ async def test_numbers_go_on_after_everything_was_trimmed(world: World) -> None:
     assert outcome.position == Position(1, NODE)
 
 
-@in_world()
+@in_each_world()
 async def test_an_old_watermark_changes_nothing(world: World) -> None:
     """A sleeping archiver wakes up: of this epoch it is behind, of another epoch it means nothing."""
     await world.log.append([event(f"e{i}") for i in range(300)])

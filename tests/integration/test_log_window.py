@@ -12,7 +12,7 @@ from events.errors import Fenced, LogFull
 from events.event import Position
 from events.log.layout import keys_of
 from events.log.log import Log
-from tests.integration.log_world import World, event, in_world, positions, start, statuses
+from tests.integration.log_world import World, event, in_each_world, in_world, positions, start, statuses
 
 WINDOW = 50
 KEYS = keys_of(0)
@@ -30,7 +30,7 @@ async def forget(world: World) -> None:
     assert (await world.redis.hget(KEYS.meta, "complete")) == b"0"
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_memory_is_bounded_while_the_archive_follows(world: World) -> None:
     for i in range(100):
         await world.log.append([event(f"e{i}-{j}", task=f"t{i}", run=f"r{i}", seq=j + 1) for j in range(10)])
@@ -39,7 +39,7 @@ async def test_memory_is_bounded_while_the_archive_follows(world: World) -> None
     assert len(await world.archived_ids()) == 1000
 
 
-@in_world(window=WINDOW, limit=150)
+@in_each_world(window=WINDOW, limit=150)
 async def test_nothing_unarchived_is_forgotten_and_publishing_waits(world: World) -> None:
     """Back-pressure: the window grows to its limit, then LogFull, until the archiver has caught up."""
     sent = [event(f"e{i}") for i in range(1000)]
@@ -59,7 +59,7 @@ async def test_nothing_unarchived_is_forgotten_and_publishing_waits(world: World
     assert statuses(await world.log.append(sent[held - 20 : held])) == ["duplicate"] * 20
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_forgotten_id_sent_again_is_caught_by_the_archive(world: World) -> None:
     (first,) = await world.log.append([event("old")])
     await forget(world)
@@ -73,7 +73,7 @@ async def test_a_forgotten_id_sent_again_is_caught_by_the_archive(world: World) 
     assert (await world.archived_ids()).count("old") == 1
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_forgotten_event_with_seq_or_start_is_a_duplicate_not_a_conflict(world: World) -> None:
     batch = [start("r1", seq=1), event("a", seq=2), event("b", seq=3)]
     first = await world.log.append(batch)
@@ -87,7 +87,7 @@ async def test_a_forgotten_event_with_seq_or_start_is_a_duplicate_not_a_conflict
     assert "5 is expected" in other[1].message
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_forgotten_attempts_are_looked_up(world: World) -> None:
     await world.log.append([start("r1"), start("r2", 2)])
     await forget(world)
@@ -99,7 +99,7 @@ async def test_forgotten_attempts_are_looked_up(world: World) -> None:
     assert "'r3' (attempt 3" in outcomes[4].message
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_winner_known_by_name_alone_can_be_superseded_within_a_batch(world: World) -> None:
     await world.log.append([start("r1"), start("r2", 2)])
     await forget(world)
@@ -108,7 +108,7 @@ async def test_a_winner_known_by_name_alone_can_be_superseded_within_a_batch(wor
     assert statuses(outcomes) == ["stored", "stored", "superseded"]
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_what_was_looked_up_is_remembered(world: World) -> None:
     """New tasks and runs cost one look-up a batch, known ones none."""
     await forget(world)
@@ -120,7 +120,7 @@ async def test_what_was_looked_up_is_remembered(world: World) -> None:
     assert history.asked == ["tasks", "seqs"]
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_slow_look_up_overrides_nothing_newer(world: World) -> None:
     """While we ask the archive, another appender starts the attempt: the archive's older answer must not win."""
     await forget(world)
@@ -138,7 +138,7 @@ async def test_a_slow_look_up_overrides_nothing_newer(world: World) -> None:
     assert "'rival'" in outcome.message
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_very_slow_look_up_is_asked_again(world: World) -> None:
     """While we ask, the rival's start is appended, archived and forgotten again: the answer is stale by two turns."""
     await forget(world)
@@ -181,14 +181,14 @@ class Counting:
         return dict(await self._archive.last_seqs(wanted))
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_positions_stay_dense_through_turns(world: World) -> None:
     await forget(world)
     (outcome,) = await world.log.append([event("last")])
     assert outcome.position == Position(1, 5 * WINDOW)
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_a_run_that_lost_and_goes_on_is_not_forgotten(world: World) -> None:
     await world.log.append([start("r1"), start("r2")])
     for round_ in range(8):
@@ -231,7 +231,7 @@ def test_what_was_remembered_and_is_gone_is_not_what_never_happened(
     scenario(tmp_path)
 
 
-@in_world(window=WINDOW)
+@in_each_world(window=WINDOW)
 async def test_meta_tells_how_much_is_remembered(world: World) -> None:
     """Through turns, refusals that leave a mark, answers of the archive, and a recovery that carries over."""
     for round_ in range(6):

@@ -1,0 +1,77 @@
+"""A master of the Redis Cluster dies for good while publishers publish: its replica takes over, without a person."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from events.errors import Transient
+from services.apps.inbox import STREAM
+from tests.chaos.cluster import PATIENCE_S, ROLES, Cluster, running_cluster
+from tests.chaos.killing import publish
+from tests.chaos.workload import Run, made_up_runs
+from tests.redis_cluster import RedisCluster, open_redis, redis_cluster, until
+from tests.servers import PostgresServer
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer) -> None:
+    """Half of the partitions and the inbox change their server, and lose what the replica had not got yet."""
+    runs = made_up_runs(40, random.Random(5))
+
+    async def scenario() -> None:
+        redis = redis_cluster(tmp_path / "redis", replicas_of=(1,))
+        async with running_cluster(
+            tmp_path, database_url=postgres.new_database(), roles=ROLES | {"inbox": "inbox"}, redis=redis
+        ) as cluster:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(publish(cluster, runs[:25]))
+                group.create_task(asyncio.to_thread(_master_dies, redis))
+            epochs = await cluster.backend.archive.epochs()
+            assert all(len(epochs[p]) > 1 for p in (1, 2, 5, 6)), "another server holds the log, in a new epoch"
+            await publish(cluster, runs[25:32])
+            await by_the_inbox(cluster, runs[32:])
+            await cluster.check([event for run in runs for event in run])
+
+    asyncio.run(scenario())
+
+
+def _master_dies(redis: RedisCluster) -> None:
+    old, replica = redis.holder(STREAM), redis.nodes[-1]
+    old.kill()
+    redis.nodes.remove(old)
+    until(lambda: replica.run("ROLE")[0] == "master", "the replica has taken over")
+
+
+async def by_the_inbox(cluster: Cluster, runs: list[Run]) -> None:
+    """Publish runs through the inbox, each event again until Redis takes it, and wait until the archive has them."""
+    client: Any = await open_redis(cluster.redis.url)
+    wanted = {event["id"] for run in runs for event in run}
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for run in runs:
+                for event in run:
+                    await _add(client, event)
+    finally:
+        await client.aclose()
+
+    async def all_there() -> bool:
+        return wanted <= {row.id for row in await cluster.archived()}
+
+    await cluster.until(all_there, f"{len(wanted)} events from the inbox")
+    cluster.acknowledged |= wanted
+
+
+async def _add(client: Any, event: dict[str, Any]) -> None:
+    while True:
+        try:
+            await client.xadd(STREAM, {"__data__": orjson.dumps(event)})
+            return
+        except Transient:
+            await asyncio.sleep(0.1)
