@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, MetaData, delete, insert, select
+from sqlalchemy import Connection, MetaData, delete, insert, select, text
 
 from events.bulk import bulk_delete, bulk_select, bulk_upsert
 from events.database import Database
@@ -38,6 +38,9 @@ class GenerationStore:
         """Create all tables and a checkpoint before the first event for each partition, if they are not there."""
 
         def work(conn: Connection) -> None:
+            if conn.dialect.name == "postgresql":
+                # who comes second waits, and finds everything made; SQLite's write transactions do so anyway
+                conn.execute(text("SELECT pg_advisory_xact_lock(hashtext(current_schema()))"))
             for metadata in self._metadatas():
                 metadata.create_all(conn)
             if not conn.execute(select(tables.checkpoints.c.partition).limit(1)).first():
