@@ -1,0 +1,23 @@
+"""A builder dies, or sleeps past its lease, at every point of a rebuild: folding, verifying, swapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.rounds import every_point
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("store", "signum", "stride"),
+    [("sqlite", "SIGKILL", 2), ("sqlite", "SIGSTOP", 17), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 23)],
+)
+def test_points_of_rebuild(
+    tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest
+) -> None:
+    """Invariants 2 and 6: folding and reading go on, another builder continues, a woken one swaps nothing."""
+    server = request.getfixturevalue("postgres") if store == "postgresql" else None
+    every_point("rebuild_world", store, signum, tmp_path, server.url if server else "", stride=stride)
