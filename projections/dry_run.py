@@ -77,7 +77,7 @@ def dry_run(
     """Fold the log by the running code into a scratch generation and compare that with the live one. Blocking.
 
     Both are compared at the same positions, row by row; the live one goes on meanwhile, and may have been made by other
-    code, with other tables. Raises Refused when there is no generation or a key names no rows, ScratchCancelled.
+    code, with other tables. Raises Refused when there is no generation or a key names no rows, Cancelled.
     """
     check_scope(projection, scope)
     live = active_generation(projection, log)

@@ -65,7 +65,7 @@ def mend(
     """Make the rows within a scope what the log says they are. Blocking; reads, writes and projectors go on.
 
     Raises Refused for everything at once (that is a rebuild), for a generation of other code, where there is none, and
-    where a key names no rows; ScratchCancelled; Transient while a rebuild takes the generation's place.
+    where a key names no rows; Cancelled; Transient while a rebuild takes the generation's place.
     """
     if scope.everything:
         raise Refused("name a tenant or a key: everything at once is a rebuild", code="no_scope")

@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, select
 
 from events.database import Database, Stores
-from events.errors import RefoldError, Transient
+from events.errors import Transient
 from events.event import Position
 from projections.engine import checkpoints, ownership, tables
 from projections.engine.birth import create_store
@@ -22,6 +22,7 @@ from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
+from projections.progress import Cancelled
 from projections.projection import Projection
 
 MARK = "__scratch_"
@@ -33,10 +34,6 @@ NEAR = 1_000
 
 ROUNDS = 50
 """Times that a scratch runs after a live generation that moves on before it takes what is left in one go."""
-
-
-class ScratchCancelled(RefoldError):
-    """It was cancelled; nothing was changed."""
 
 
 @contextmanager
@@ -72,7 +69,7 @@ def drop_leftovers(stores: Stores, log: Database) -> list[str]:
 class Refold:
     """A scratch generation in the hands of whoever folds it, up to wherever it is told.
 
-    ``told(done)`` hears how many events are folded so far. Raises ScratchCancelled when ``cancel`` says so.
+    ``told(done)`` hears how many events are folded so far. Raises Cancelled when ``cancel`` says so.
     """
 
     def __init__(
@@ -106,7 +103,7 @@ class Refold:
         for partition, folder in self._folders.items():
             while folder.position < vector[partition]:
                 if self._cancel():
-                    raise ScratchCancelled
+                    raise Cancelled
                 read = folder.step(vector[partition]).read
                 if not read:
                     raise Transient(f"the archive ends at {folder.position} of partition {partition}: try again")

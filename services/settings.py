@@ -130,6 +130,8 @@ class Settings:
     """How long a run may be silent before it counts as lost."""
     start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
+    rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)
+    """Whether `refold up` begins to rebuild what other code made; else it is read as it is until somebody rebuilds it."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
     """How long a service may take to stop before it is cancelled."""
     uvloop: bool = _setting("REFOLD_UVLOOP", True, _flag)

@@ -86,12 +86,17 @@ def _start_services(backend: Backend, redis: RedisKeeper) -> None:
 
 
 async def _refold_stale(backend: Backend, jobs: Jobs) -> None:
-    """Rebuild, in processes of their own, what other code made; it is read as it is until then."""
+    """Rebuild, in a process of its own, what other code made; it is read as it is until then."""
+    stale = []
     for name, projection in backend.projections.items():
         generation = await backend.db.read(partial(generations.serving, projection=projection))
         if generation is not None and not generation.matches(projection):
-            _log.warning("%s was made by other code: it is rebuilt", generation.name)
-            jobs.start("rebuild", [name])
+            stale.append(name)
+    told = "it is rebuilt" if backend.settings.rebuild_stale else "look at `refold rebuild NAME --dry-run`, rebuild it"
+    for name in stale:
+        _log.warning("%s was made by other code: %s", name, told)
+    if stale and backend.settings.rebuild_stale:
+        jobs.start("rebuild", stale)
 
 
 def _consumer(settings: Settings) -> str:

@@ -17,10 +17,12 @@ from services.api import (
     log,
     problems,
     projections,
+    rebuilds,
     runs,
     settlements,
     tables,
     tasks,
+    upkeep,
 )
 from services.api.body import MAX_BODY_BYTES, install_too_large
 from services.api.jobs import Jobs
@@ -54,7 +56,8 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
-    for module in (events, tasks, runs, settlements, cards, beliefs, projections, tables, deadletters, log, health):
+    reads = (tasks, runs, settlements, cards, beliefs, tables)
+    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

@@ -1,4 +1,4 @@
-"""What requests are given: the backend, the organisation they act for, the position they want to read after."""
+"""What requests are given: the backend, its jobs, the organisation they act for, the position to read after."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Query, Request
 
+from services.api.jobs import Jobs
 from services.api.problems import Problem
 from services.composition import Backend
 
@@ -15,6 +16,10 @@ MAX_ORG_CHARS = 256
 
 def _backend(request: Request) -> Backend:
     return cast(Backend, request.app.state.backend)
+
+
+def _jobs(request: Request) -> Jobs:
+    return cast(Jobs, request.app.state.jobs)
 
 
 def _org(x_refold_org: Annotated[str, Header(description="Organisation of the request, UTF-8")] = DEFAULT_ORG) -> str:
@@ -28,6 +33,7 @@ def _org(x_refold_org: Annotated[str, Header(description="Organisation of the re
 
 
 BackendDep = Annotated[Backend, Depends(_backend)]
+JobsDep = Annotated[Jobs, Depends(_jobs)]
 OrgDep = Annotated[str, Depends(_org)]
 After = Annotated[
     str | None, Query(description="Position token of a publish: the answer holds at least what that publish stored")

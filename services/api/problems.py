@@ -18,6 +18,7 @@ from events.errors import Poison, RefoldError, Refused, SetupError, Transient
 RETRY_AFTER_S = 1
 _MEDIA_TYPE = "application/problem+json"
 _UNREADABLE = {"bad_json", "bad_event", "too_deep"}
+_CONFLICTS = {"in_use", "no_generation", "already_rebuilding", "not_ready", "no_rebuild"}
 _TITLES = {
     400: "Bad request",
     404: "Not found",
@@ -59,6 +60,8 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 
 def status_of(code: str) -> int:
     """The HTTP status of a refusal code."""
+    if code in _CONFLICTS:
+        return 409
     return 413 if code == "too_large" else 400 if code in _UNREADABLE else 422
 
 

@@ -37,6 +37,10 @@ class Client:
         """The JSON answer to a command."""
         return self._document(self.request("POST", path, params=_given(params), json=body))
 
+    def delete(self, path: str) -> Any:
+        """The JSON answer to a removal."""
+        return self._document(self.request("DELETE", path))
+
     def items(self, path: str, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
         """The items of a list, page after page, at most ``limit``."""
         cursor, left = None, limit

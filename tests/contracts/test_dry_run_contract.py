@@ -23,9 +23,10 @@ from projections.diff import TableDiff, compare
 from projections.dry_run import DryRun, dry_run
 from projections.engine import ownership
 from projections.engine.birth import create_store
+from projections.progress import Cancelled
 from projections.projection import Json, Projection, Put, Rows, read_model_table
 from projections.scope import Scope
-from projections.scratch import MARK, ScratchCancelled, drop_leftovers, scratch_store
+from projections.scratch import MARK, drop_leftovers, scratch_store
 from tests.contracts.engine_lab import NOTES, TALLIES, TOY, Lab, apply, dump, event, lab_in, note
 from tests.contracts.test_rebuild_contract import fold_active
 from tests.instance import until
@@ -181,7 +182,7 @@ def test_it_can_be_cancelled_and_leaves_nothing(lab: Lab) -> None:
     fold_active(lab)
     before = active_state(lab)
     asked = iter([False, False, True])
-    with pytest.raises(ScratchCancelled):
+    with pytest.raises(Cancelled):
         dry_run(TOY, lab.stores, lab.log, batch=5, cancel=lambda: next(asked))
     assert active_state(lab) == before
 
