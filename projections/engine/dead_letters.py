@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, tuple_
 
 from events.errors import Refused, Transient
 from events.event import Position
@@ -19,6 +20,10 @@ TRIES = 5
 """Times that a retry begins anew because the owner parked further events of the key meanwhile."""
 
 
+Place = tuple[int, int, int]
+"""Partition, epoch and n: where a dead letter stands."""
+
+
 @dataclass(frozen=True)
 class Retried:
     """What became of a key: events that are folded now, and those that are dead letters again."""
@@ -28,18 +33,53 @@ class Retried:
 
 
 def list_letters(
-    conn: Connection, *, org: str | None = None, key: str | None = None, waiting: bool = True, limit: int = 1000
+    conn: Connection,
+    *,
+    org: str | None = None,
+    key: str | None = None,
+    type: str | None = None,
+    cause: str | None = None,
+    waiting: bool = True,
+    after: Place | None = None,
+    limit: int = 1000,
 ) -> list[DeadLetter]:
-    """Dead letters of a generation in log order; without ``waiting``, only those that hold up a key."""
+    """Dead letters of a generation in log order, those behind ``after``; of an organisation, key, event type, cause.
+
+    Without ``waiting``, only those that hold up a key.
+    """
     table = tables.dead_letters
     query = select(table).order_by(table.c.partition, table.c.epoch, table.c.n).limit(limit)
-    if org is not None:
-        query = query.where(table.c.org == org)
-    if key is not None:
-        query = query.where(table.c.key == key)
+    for column, value in ((table.c.org, org), (table.c.key, key), (table.c.type, type), (table.c.cause, cause)):
+        if value is not None:
+            query = query.where(column == value)
     if not waiting:
         query = query.where(table.c.cause != "waiting")
-    return [DeadLetter(partition, Position(epoch, n), *rest) for partition, epoch, n, *rest in conn.execute(query)]
+    if after is not None:
+        query = query.where(tuple_(table.c.partition, table.c.epoch, table.c.n) > after)
+    return [_letter(row) for row in conn.execute(query)]
+
+
+def find(conn: Connection, place: Place, org: str) -> DeadLetter | None:
+    """The dead letter at a place, if it is the organisation's."""
+    table = tables.dead_letters
+    partition, epoch, n = place
+    of = (table.c.partition == partition, table.c.epoch == epoch, table.c.n == n, table.c.org == org)
+    row = conn.execute(select(table).where(*of)).first()
+    return None if row is None else _letter(row)
+
+
+def parked_keys(conn: Connection, org: str | None = None) -> list[PartitionKey]:
+    """The keys (of an organisation) that stand still behind a dead letter, but for those on which processes died.
+
+    In the order of their first dead letters.
+    """
+    table, letters = tables.parked_keys, tables.dead_letters
+    deadly = select(letters.c.org, letters.c.key).where(letters.c.cause == "killed")
+    query = select(table.c.org, table.c.key).order_by(table.c.partition, table.c.epoch, table.c.n)
+    if org is not None:
+        query, deadly = query.where(table.c.org == org), deadly.where(letters.c.org == org)
+    spared = {(of, key) for of, key in conn.execute(deadly)}
+    return [(of, key) for of, key in conn.execute(query) if (of, key) not in spared]
 
 
 def show(conn: Connection, event_id: str, *, org: str | None = None) -> list[DeadLetter]:
@@ -51,7 +91,7 @@ def show(conn: Connection, event_id: str, *, org: str | None = None) -> list[Dea
     query = select(table).where(table.c.event_id == event_id).order_by(table.c.partition, table.c.epoch, table.c.n)
     if org is not None:
         query = query.where(table.c.org == org)
-    found = [DeadLetter(partition, Position(epoch, n), *rest) for partition, epoch, n, *rest in conn.execute(query)]
+    found = [_letter(row) for row in conn.execute(query)]
     if not found:
         raise Refused(f"no dead letter has the event id {event_id!r}", code="no_dead_letter")
     return found
@@ -97,6 +137,11 @@ def discarding(letter: DeadLetter, projection: str, *, by: str = "", reason: str
         "source": "refold/deadletters",
         "data": {name: value for name, value in data.items() if value},
     }
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    partition, epoch, n, *rest = row
+    return DeadLetter(partition, Position(epoch, n), *rest)
 
 
 def _replace(conn: Connection, store: GenerationStore, repaired: repair.Repaired) -> bool:

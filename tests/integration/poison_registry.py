@@ -1,6 +1,7 @@
 """A registry for tests: the real read models, and one that cannot fold notes whose content is ``poison``.
 
-Whether it can is asked anew for each event: it can once the file named by ``REFOLD_TEST_CURE`` exists.
+Whether it can is asked anew for each event: it can once the file named by ``REFOLD_TEST_CURE`` exists. While that says
+``die``, such a note ends the process that folds it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ SEEN = read_model_table(METADATA, "seen", Column("id", Text, primary_key=True))
 
 
 def _apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
-    if recorded.payload.content == "poison" and not Path(os.environ["REFOLD_TEST_CURE"]).exists():
+    cure = Path(os.environ["REFOLD_TEST_CURE"])
+    if recorded.payload.content == "poison" and not cure.exists():
         raise ValueError("cannot stomach this")
+    if recorded.payload.content == "poison" and cure.read_text() == "die":
+        os._exit(9)
     return [Put("seen", {"id": recorded.event.id})]
 
 
