@@ -96,6 +96,7 @@ class Publisher:
         self._log = Log(redis, partitions, Archive(db))
         self._timeout_s = timeout_s
         self._max_event_bytes = max_event_bytes
+        self._log_id = ""
 
     async def start(self) -> None:
         """Begin to listen for the archiver's wake-ups."""
@@ -146,9 +147,10 @@ class Publisher:
         if not events:
             return []
         deadline = time.monotonic() + self._timeout_s
+        self._log_id = self._log_id or await self._db.read(store.log_id)
         appended = await self._append(events, deadline)
         if ack == "fast":
-            outcomes = [_provisional(a, self.watermarks.seen(a.partition)) for a in appended]
+            outcomes = [_provisional(a, self.watermarks.seen(a.partition), self._log_id) for a in appended]
         else:
             outcomes = await self._settle(appended, deadline)
         conflicts = zip(events, outcomes, strict=True)
@@ -217,7 +219,7 @@ class Publisher:
             found = await self._db.read(partial(_look_up, appended=list(pending.values())))
             for index in [index for index, a in pending.items() if _identity(a.event) in found.firsts]:
                 a = pending.pop(index)
-                outcomes[index] = _settled(a, found.firsts[_identity(a.event)], ours.get(index))
+                outcomes[index] = _settled(a, found.firsts[_identity(a.event)], ours.get(index), self._log_id)
             void = [index for index, a in pending.items() if found.is_void(a)]
             if void:
                 again = await self._append([pending[index].event for index in void], deadline)
@@ -267,9 +269,9 @@ def _identity(event: Event) -> tuple[str, str, str]:
     return event.org, event.key, event.id
 
 
-def _settled(a: Appended, first: store.First, ours: Position | None) -> Outcome:
+def _settled(a: Appended, first: store.First, ours: Position | None, log_id: str) -> Outcome:
     """The outcome of an event whose id the archive holds at ``first``; ``ours`` is where we stored it, if we did."""
-    token = write_token([(a.partition, first.position)])
+    token = write_token([(a.partition, first.position)], log_id)
     if first.digest != a.event.digest:
         message = a.message or f"id {a.event.id!r} is taken by another event: the same id must have the same content"
         return Outcome(a.event.id, "conflict", "conflict", message, "id", token)
@@ -284,14 +286,14 @@ def _not_stored(a: Appended) -> Outcome:
     return Outcome(a.event.id, "conflict", a.status, a.message, field, winner=a.winner, attempt=a.attempt)
 
 
-def _provisional(a: Appended, watermark: Position) -> Outcome:
+def _provisional(a: Appended, watermark: Position, log_id: str) -> Outcome:
     """The outcome of an event that nobody waits for; a duplicate is one when the first is known to be archived.
 
     Another epoch tells nothing: the first may be void by now.
     """
     if a.position is None:
         return _not_stored(a)
-    token = write_token([(a.partition, a.position)])
+    token = write_token([(a.partition, a.position)], log_id)
     if a.status == "conflict":
         return Outcome(a.event.id, "conflict", "conflict", a.message, "id", token)
     archived = watermark.epoch == a.position.epoch and watermark >= a.position

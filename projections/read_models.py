@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from events.archive import queries
+from events.archive.store import log_id
 from events.database import Database, Stores
 from events.errors import Refused, Transient
 from events.event import START, Position
@@ -79,6 +80,7 @@ class ReadModels:
         self._stores = stores
         self._log = log
         self._stuck_after_s = stuck_after_s
+        self._log_id = ""
         self._open: dict[str, _Open] = {}
         self._closing: list[Database] = []
 
@@ -94,7 +96,7 @@ class ReadModels:
         Waits at most ``timeout_s`` seconds for that; then reads all the same and says so. Raises Refused for an
         unknown read model or token, Transient while it has no generation yet.
         """
-        wanted = read_token(after) if after else {}
+        wanted = read_token(after, await self._identity()) if after else {}
         deadline = time.monotonic() + timeout_s
         wait_s = FIRST_WAIT_S
         while True:
@@ -116,6 +118,10 @@ class ReadModels:
             each.close()
         self._open.clear()
         self._closing.clear()
+
+    async def _identity(self) -> str:
+        self._log_id = self._log_id or await self._log.read(log_id)
+        return self._log_id
 
     async def _attempt(
         self, name: str, work: Callable[[Connection], T], wanted: Mapping[int, Position], last: bool
@@ -206,7 +212,9 @@ def _read(
 ) -> _Outcome[T]:
     with reading(conn, opened.shape):
         positions, sealed = _positions(conn)
-        reached = all(p in positions and positions[p] >= position for p, position in wanted.items())
+        if unknown := sorted(wanted.keys() - positions.keys()):
+            raise Refused(f"this log has no partition {unknown[0]}: use a token of this backend", code="foreign_token")
+        reached = all(positions[p] >= position for p, position in wanted.items())
         if not reached and not last:
             return _Outcome(None, sealed)
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, exists, select
 
 from events.archive.queries import last_archived
+from events.archive.store import log_id
 from events.keys import partition_of
 from events.tokens import write_token
 from projections.engine import tables
@@ -59,8 +59,8 @@ async def read(
 async def newest(backend: Backend, org: str, key: str) -> str:
     """The token of all that the archive holds of a key's partition: a read after it misses nothing durable."""
     partition = partition_of(org, key, backend.partitions)
-    last = await backend.db.read(partial(last_archived, partition=partition))
-    return write_token([] if last is None else [(partition, last)])
+    last, of = await backend.db.read(lambda conn: (last_archived(conn, partition), log_id(conn)))
+    return write_token([] if last is None else [(partition, last)], of)
 
 
 def now() -> datetime:
