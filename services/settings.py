@@ -102,8 +102,12 @@ class Settings:
     """Port that HTTP is served at; 0: any free one, named in the ready line and in ``instance.json``."""
     workers: int = _setting("REFOLD_WORKERS", 0, _whole(0, 256), "--workers")
     """Projector processes beside the main one."""
+    metrics_port: int = _setting("REFOLD_METRICS_PORT", 0, _whole(0, 65535), "--metrics-port")
+    """Port that a worker serves its own metrics at; 0: none. The workers of `refold up` take the ports after it."""
     lease_s: float = _setting("REFOLD_LEASE_S", 10.0, _seconds(0.5, 3600))
     """How long an owner of a partition may be silent before another takes over."""
+    stuck_s: float = _setting("REFOLD_STUCK_S", 30.0, _seconds(1, 86_400))
+    """How long a partition that has work may stand still before it is shown as stuck."""
     hot_window: int = _setting("REFOLD_HOT_WINDOW", 10_000, _whole(0, 100_000_000))
     """Archived entries a partition keeps in Redis."""
     archive_batch: int = _setting("REFOLD_ARCHIVE_BATCH", 2_000, _whole(1, 100_000))
@@ -132,6 +136,8 @@ class Settings:
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
     rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)
     """Whether `refold up` begins to rebuild what other code made; else it is read as it is until somebody rebuilds it."""
+    worker_rebuilds: bool = _setting("REFOLD_WORKER_REBUILDS", False, _flag)
+    """Whether `refold worker` begins to rebuild what former code made: once for each change of the code."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
     """How long a service may take to stop before it is cancelled."""
     uvloop: bool = _setting("REFOLD_UVLOOP", True, _flag)
