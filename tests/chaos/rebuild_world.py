@@ -39,13 +39,14 @@ class RebuildWorld(ProjectorWorld):
         victim = armed(self.build)
         stopped = victim.wait(stopped=True) == "stopped"
         assert stopped or victim.state in (0, -signal.SIGKILL), victim.state
-        self.run("lease ends", self.expire_builder)
         if stopped:
-            other = self.fork("other builder", self.build)
+            other = self.fork("other builder", self.take_over)
             other.wait(BLOCKED_S)
             victim.send(signal.SIGCONT)
             other.must_end_well()
             victim.must_end_well()
+        else:
+            self.run("lease ends", self.expire_builder)
         self.run("the projector goes on", self.publish_and_see)
         if victim.state != 0:
             self.run("next builder", self.build)
@@ -53,6 +54,11 @@ class RebuildWorld(ProjectorWorld):
             child.send(signal.SIGTERM)
             child.must_end_well()
         self.run("check", lambda: check_toy(Lab(self.stores())))
+
+    def take_over(self) -> None:
+        """Build in the place of who lost its lease."""
+        self.expire_builder()
+        self.build()
 
     def build(self) -> None:
         """Rebuild, with a check. Whoever lost its lease is told so."""
