@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -93,8 +93,9 @@ class ReadModels:
     ) -> Read[T]:
         """``work`` on one snapshot of the read model, once that has passed the position token ``after``.
 
-        Waits at most ``timeout_s`` seconds for that; then reads all the same and says so. Raises Refused for an
-        unknown read model or token, Transient while it has no generation yet.
+        Waits at most ``timeout_s`` seconds for that; then reads all the same and says so, as for a position that
+        recovery made void: its event was lost, or stands elsewhere by now. Raises Refused for an unknown read model,
+        and for what is no token of this log; Transient while it has no generation yet.
         """
         wanted = read_token(after, await self._identity()) if after else {}
         deadline = time.monotonic() + timeout_s
@@ -103,7 +104,7 @@ class ReadModels:
             last = time.monotonic() >= deadline
             found = await self._attempt(name, work, wanted, last)
             if found is not None:
-                return found
+                return found if await self._are_valid(wanted, found) else replace(found, reached=False)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, LAST_WAIT_S)
 
@@ -118,6 +119,14 @@ class ReadModels:
             each.close()
         self._open.clear()
         self._closing.clear()
+
+    async def _are_valid(self, wanted: Mapping[int, Position], found: Read[T]) -> bool:
+        """Whether no position of a token lies past the end of its epoch."""
+        if all(position.epoch == found.positions[p].epoch for p, position in wanted.items()):
+            return True
+        epochs = await self._log.read(queries.read_epochs)
+        ends = {p: epochs.get(p, {}).get(position.epoch) for p, position in wanted.items()}
+        return all(end is None or wanted[p].n <= end for p, end in ends.items())
 
     async def _identity(self) -> str:
         self._log_id = self._log_id or await self._log.read(log_id)
