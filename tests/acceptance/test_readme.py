@@ -116,11 +116,26 @@ def projected(wrote: list[str]) -> None:
     assert wrote[8].count("equal") == 5
 
 
+def rebuilt(wrote: list[str]) -> None:
+    """A change is shown before it is made, made, taken back, made again."""
+    texts = ["\n".join(_words(text)) for text in wrote]
+    assert "task/task-7 number 14 2" in texts[3]
+    assert any("note_book" in line and "stale" in line for line in texts[6].splitlines())
+    assert "new column author" in texts[7] and "notes 20 20 0 20 0" in texts[7]
+    assert "notes, row default / task/task-7 / number: changed" in texts[7] and 'content: 14 -> "14"' in texts[7]
+    assert "task/task-7 number 14 2 clerk" in texts[8] and texts[8].count("equal") == 5
+    assert "note_book: the rebuild is cancelled" in texts[10]
+    assert "note_book__g3 retired" in texts[11] and "note_book__g2 active" in texts[11] and "equal" in texts[11]
+    assert "note_book__g3 active" in texts[12]
+    assert "dropped note_book__g2" in texts[13]
+    assert texts[14].count("every row was right") == 6
+
+
 def _words(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-COMES_TRUE = {"resume": resumed, "projection": projected}
+COMES_TRUE = {"resume": resumed, "projection": projected, "rebuild": rebuilt}
 """What a page says of what its blocks write."""
 
 
