@@ -13,16 +13,19 @@ from services.supervisor import Ended, Run
 STOP_S = 10.0
 
 
-def worker_process(settings: Settings) -> Run:
-    """One process that folds projections.
+def worker_process(settings: Settings, number: int) -> Run:
+    """One process that folds projections, the ``number``-th from 1 on.
 
     It sees its parent's death as the end of its standard input; Ctrl-C in the terminal reaches the parent alone.
     """
 
+    own_port = settings.metrics_port + number if settings.metrics_port else 0
+    environ = {**os.environ, **settings.environ(), "REFOLD_METRICS_PORT": str(own_port)}
+
     async def run(stopping: asyncio.Event) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "services.worker", "--roles", "projector", "--with-parent",
-            stdin=asyncio.subprocess.PIPE, start_new_session=True, env={**os.environ, **settings.environ()},
+            stdin=asyncio.subprocess.PIPE, start_new_session=True, env=environ,
         )  # fmt: skip
         ended = asyncio.create_task(process.wait())
         asked = asyncio.create_task(stopping.wait())

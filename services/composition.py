@@ -25,6 +25,7 @@ from projections.projection import Projection
 from projections.read_models import ReadModels
 from projections.registry import load_projections
 from services.embedded.redis_server import provide_redis
+from services.metrics import MeteredPublisher, Meters
 from services.reactors.checkpoints import introduce
 from services.reactors.registry import REACTORS
 from services.settings import NEW_LOG_PARTITIONS, Settings
@@ -49,6 +50,7 @@ class Backend:
     publisher: Publisher
     read_models: ReadModels
     supervisor: Supervisor
+    meters: Meters
     _closing: AsyncExitStack
 
     @classmethod
@@ -77,19 +79,20 @@ class Backend:
                 raise Unreachable(f"{what}; correct that, or set REFOLD_DATABASE_URL to another store") from error
             with suppress(Transient):  # not now: whoever reads or writes the log asks again
                 await claim(redis, await db.read(store.log_id))
-            publisher = Publisher(
-                redis, db, partitions,
+            meters = Meters()
+            publisher = MeteredPublisher(
+                redis, db, partitions, meters=meters,
                 timeout_s=settings.publish_timeout_s, max_event_bytes=settings.max_event_bytes,
             )  # fmt: skip
             await publisher.start()
             stack.push_async_callback(publisher.stop)
-            read_models = ReadModels(projections.values(), stores, db)
+            read_models = ReadModels(projections.values(), stores, db, stuck_after_s=settings.stuck_s)
             stack.push_async_callback(asyncio.to_thread, read_models.close)
             supervisor = Supervisor(settings.stop_timeout_s)
             stack.push_async_callback(supervisor.stop)
             return cls(
                 settings, _identity(), stores, db, redis, partitions, projections, Archive(db), publisher, read_models,
-                supervisor, stack.pop_all(),
+                supervisor, meters, stack.pop_all(),
             )  # fmt: skip
 
     async def close(self) -> None:

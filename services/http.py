@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from events.errors import RefoldError, SetupError
 
 GRACEFUL_S = 5
 STARTED_LOOK_S = 0.01
+
+_log = logging.getLogger("refold.http")
 
 
 class HttpServer:
@@ -56,6 +59,17 @@ class HttpServer:
     def close(self) -> None:
         """Let the port go."""
         self._socket.close()
+
+
+async def serve(app: FastAPI, server: HttpServer, stopping: asyncio.Event) -> None:
+    """Serve an app until ``stopping``; the port is free again afterwards."""
+    try:
+        await server.start(app)
+        _log.info("serving %s", server.url)
+        await server.wait(stopping)
+        await server.stop()
+    finally:
+        server.close()
 
 
 class _Server(uvicorn.Server):

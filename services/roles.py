@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -11,16 +10,15 @@ from events.archive.archiver import Archiver
 from events.errors import SetupError
 from projections.engine.projector import Projector
 from services.api.app import create_app
+from services.api.metrics import metrics_app
 from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
 from services.composition import Backend
-from services.http import HttpServer
+from services.http import HttpServer, serve
 from services.reactors.loop import ReactorLoop
 from services.reactors.registry import REACTORS
 from services.supervisor import Run
-
-_log = logging.getLogger("refold.roles")
 
 
 def archiver(backend: Backend) -> Run:
@@ -57,6 +55,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
         return Projector(
             chosen, backend.stores, backend.db, backend.identity,
             batch=settings.fold_batch, lease_ttl_s=settings.lease_s, poll_s=min(1.0, settings.lease_s / 4),
+            observer=backend.meters,
         )  # fmt: skip
 
     return partial(run_projector, new, backend.redis, settings.redis_url)
@@ -82,14 +81,18 @@ def api(backend: Backend) -> Run:
     HttpServer(host, port).close()
 
     async def run(stopping: asyncio.Event) -> None:
-        server = HttpServer(host, port)
-        try:
-            await server.start(create_app(backend))
-            _log.info("serving %s", server.url)
-            await server.wait(stopping)
-            await server.stop()
-        finally:
-            server.close()
+        await serve(create_app(backend), HttpServer(host, port), stopping)
+
+    return run
+
+
+def metrics(backend: Backend) -> Run:
+    """Serves the metrics of this process. Raises SetupError at once for a port that is taken."""
+    host, port = backend.settings.http_host, backend.settings.metrics_port
+    HttpServer(host, port).close()
+
+    async def run(stopping: asyncio.Event) -> None:
+        await serve(metrics_app(backend.meters), HttpServer(host, port), stopping)
 
     return run
 

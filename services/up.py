@@ -82,7 +82,7 @@ def _start_services(backend: Backend, redis: RedisKeeper) -> None:
     start("reactors", reactors(backend))
     start("inbox", inbox(backend, _consumer(settings)))
     for number in range(1, settings.workers + 1):
-        start(f"worker {number}", worker_process(settings))
+        start(f"worker {number}", worker_process(settings, number))
 
 
 async def _refold_stale(backend: Backend, jobs: Jobs) -> None:

@@ -18,8 +18,9 @@ from services.composition import Backend
 from services.embedded.data_dir import running_instance
 from services.event_loop import run_until_signal
 from services.logs import set_up_logging
-from services.roles import CONSUMERS, ROLES, projector, stop_in_order
+from services.roles import CONSUMERS, ROLES, metrics, projector, stop_in_order
 from services.settings import Settings
+from services.upgrades import upgrades
 
 _RETRY_S = 1.0
 
@@ -69,8 +70,13 @@ async def _work(
             for role, build in ROLES.items()
             if role in roles
         }
+        if settings.metrics_port and "api" not in services:
+            services["metrics"] = metrics(backend)
         for role, service in services.items():
             backend.supervisor.start(role, service)
+        if "projector" in roles and settings.worker_rebuilds:
+            chosen = [one for name, one in backend.projections.items() if not projections or name in projections]
+            backend.supervisor.start("upgrades", upgrades(backend, chosen))
         stack.push_async_callback(stop_in_order, backend)
         _log.info("%s at work: %s", backend.identity, ", ".join(services))
         await stopping.wait()

@@ -29,9 +29,6 @@ class Report(NamedTuple):
     waits_for: str
 
 
-NOTHING = Report(False, 0.0, "")
-
-
 class _Seen(NamedTuple):
     folded: int
     at_s: float
@@ -51,12 +48,16 @@ class Reporter:
         reports = {}
         for unit, folded, waits_for in units:
             last = before.get(unit)
-            # taken over since the last look: it is ours as from now
-            last = _Seen(folded, now_s, NOTHING) if last is None or last.folded > folded else last
-            seconds = now_s - last.at_s
-            report = Report(folded > last.folded, (folded - last.folded) / seconds if seconds else 0.0, waits_for)
+            if last is None or last.folded > folded:
+                # ours since the last look
+                report, news = Report(folded > 0, 0.0, waits_for), True
+            else:
+                seconds = now_s - last.at_s
+                rate = (folded - last.folded) / seconds if seconds else 0.0
+                report = Report(folded > last.folded, rate, waits_for)
+                news = report.moved or report != last.report
             self._seen[unit] = _Seen(folded, now_s, report)
-            if report.moved or report != last.report:
+            if news:
                 reports[unit] = report
         return reports
 

@@ -15,6 +15,7 @@ from services.api import (
     events,
     health,
     log,
+    metrics,
     problems,
     projections,
     rebuilds,
@@ -57,7 +58,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
     reads = (tasks, runs, settlements, cards, beliefs, tables)
-    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health):
+    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

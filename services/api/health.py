@@ -9,7 +9,9 @@ from fastapi import APIRouter, Request, Response
 
 from events.errors import RefoldError
 from events.log.client import ping
+from projections.status import ProjectionStatus
 from services.api.deps import BackendDep
+from services.api.lag import lag_document
 from services.composition import Backend
 
 router = APIRouter(tags=["health"])
@@ -29,11 +31,17 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(backend: BackendDep, response: Response) -> dict[str, Any]:
-    """Whether events can be published and read models read; 503 when not. Details either way."""
+    """Whether events can be published and read models read; 503 when not. Details either way.
+
+    A read model that is behind, stuck or stale is read as it is: that is told, and is no reason to send no requests.
+    """
     checks = {"redis": await _redis(backend), "store": await _store(backend)}
-    projections = {}
+    projections: dict[str, Any] = {}
     if not checks["store"]:
-        projections = {status.name: asdict(status) for status in await backend.read_models.status()}
+        try:
+            projections = {status.name: _document(status) for status in await backend.read_models.status()}
+        except RefoldError as error:
+            checks["read_models"] = str(error)
     ready = not any(checks.values()) and all(one["state"] != "missing" for one in projections.values())
     if not ready:
         response.status_code = 503
@@ -44,6 +52,11 @@ async def readyz(backend: BackendDep, response: Response) -> dict[str, Any]:
         "projections": projections,
         "services": {name: asdict(status) for name, status in backend.supervisor.status.items()},
     }
+
+
+def _document(status: ProjectionStatus) -> dict[str, Any]:
+    told = {"generation": status.generation or None, "state": status.state, "reason": status.reason}
+    return {**told, **lag_document(status), "dead_letters": status.dead_letters, "parked_keys": status.parked_keys}
 
 
 async def _redis(backend: Backend) -> str:

@@ -17,7 +17,7 @@ from services.cli.options import AsJson
 from services.cli.output import piped, print_fields, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from services.cli.doctor import Check
+    from services.cli.check import Check
     from services.settings import Settings
 
 
@@ -102,18 +102,21 @@ def worker(
     roles: Annotated[list[Role] | None, typer.Option("--role", help="Only this role; may be repeated.")] = None,
     projections: Annotated[str, typer.Option(help="Fold only these, separated by commas.")] = "",
     data: DataHere = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Serve this process's metrics there (REFOLD_METRICS_PORT).")
+    ] = None,
     log_level: LogLevel = None,
 ) -> None:
     """Run one more process of the backend.
 
     Here it joins the instance of the data folder; on another machine it goes by REDIS_URL and REFOLD_DATABASE_URL.
     """
-    settings = settings_of(data=data, log_level=log_level)
+    settings = settings_of(data=data, metrics_port=metrics_port, log_level=log_level)
     warn_of_unknown_settings()
     from services.worker import run
 
     with setup_errors():
-        run(settings, roles or (), [name for name in projections.split(",") if name])
+        run(settings, roles or (), [name.strip() for name in projections.split(",") if name.strip()])
 
 
 def warn_of_unknown_settings() -> None:

@@ -18,7 +18,7 @@ STATE_STYLES = {
     "completed": "green", "live": "green", "active": "green", "stored": "green", "success": "green",
     "in_progress": "cyan", "running": "cyan", "building": "cyan", "catching_up": "cyan", "duplicate": "cyan",
     "blocked": "yellow", "waiting_approval": "yellow", "interrupted": "yellow", "stale": "yellow", "paused": "yellow",
-    "abandoned": "yellow",
+    "abandoned": "yellow", "behind": "cyan", "rebuilding": "cyan", "unowned": "red", "missing": "red",
     "failed": "red", "refused": "red", "conflict": "red", "stuck": "red", "lost": "red",
 }  # fmt: skip
 """Colour of a word that tells a state; unknown words have none."""

@@ -11,7 +11,7 @@ from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
 from services.cli.output import hint, one_line, piped, print_fields, print_json, print_lines, print_table, readable
 
-Run = Annotated[str, typer.Option("--run", metavar="ID", help="The run.")]
+OfRun = Annotated[str | None, typer.Option("--run", metavar="ID", help="The run.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,9 +43,23 @@ def runs(
     print_table(("run", "attempt#", "agent~", "started", "goal~"), rows, empty="no runs yet")
 
 
-def events(run: Run, limit: Limit = None, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
+def events(
+    run: OfRun = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Instead: event types that this version does not know, counted.")
+    ] = False,
+    limit: Limit = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
     """List the events of a run, as they were received."""
+    if (run is None) != unknown:
+        raise CliError("name a run with --run, or say --unknown", USAGE)
     with connected(data, url) as client:
+        if run is None:
+            _print_unknown(list(client.items("/v1/log/unknown-types", limit)), as_json)
+            return
         found = client.items(f"/v1/runs/{segment(run)}/events", limit)
         if as_json:
             print_lines(found)
@@ -54,6 +68,14 @@ def events(run: Run, limit: Limit = None, data: Data = None, url: Url = None, as
             (one.get("seq"), _clock(one["time"]), one["type"], one_line(one["data"]), _verdict(one)) for one in found
         ]
     print_table(("seq#", "time", "type", "data~", "verdict"), rows)
+
+
+def _print_unknown(types: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_lines(types)
+        return
+    rows = [(one["type"], one["events"], one["first"], one["last"]) for one in types]
+    print_table(("type", "events#", "first", "last"), rows, empty="every event is of a known type")
 
 
 def _clock(time: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from projections.diff import Diff, FieldDiff, Retyped, RowDiff, TableDiff
-from services.cli import rebuild, status, watching
+from services.cli import rebuild, watching
 from services.cli.client import Client
 from services.cli.errors import INTERRUPTED, USAGE, CliError
 
@@ -118,26 +118,3 @@ def test_a_diff_shows_the_first_rows_field_by_field(capsys: pytest.CaptureFixtur
     assert 'status: "open" -> {"long": "xxx' in out and "x" * 200 not in out
     assert "steps: 1\n" in out and 'steps: "1"\n' in out
     assert "new column owner" in out and "n: TEXT -> BIGINT, not compared" in out and "the table goes" in out
-
-
-def test_status_during_a_rebuild_shows_it_and_advises_none(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    projection = {"name": "task_state", "generation": 1, "lag_events": 0, "lag_s": 0.0, "dead_letters": 1}
-    told = {"phase": "folding", "done": 1000, "total": 20_000}
-    rebuilding = {"state": "rebuilding", "hint": "made by other code: it is being rebuilt", "rebuild": told}
-    service = {"state": "waiting", "restarts": 3, "error": "SetupError: " + "a long story " * 40}
-    status._print_status(
-        {
-            "url": "http://instance", "ready": True, "events": 20_000, "partitions": 8, "has_refused": False,
-            "projections": [projection | rebuilding], "services": {"worker 1": service},
-        }
-    )  # fmt: skip
-    out = capsys.readouterr().out
-    assert "folding 1,000/20,000" in out and "it is being rebuilt" in out
-    assert "refold rebuild" not in out
-    assert "1 dead letter: see `refold deadletters list`" in out
-    row = next(line for line in out.splitlines() if "worker 1" in line)
-    assert "waiting" in row and "SetupError" in row and "…" in row
-    assert max(map(len, out.splitlines())) <= 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.event import Position
-from projections.engine.reports import NOTHING, Holding, Report, Reporter
+from projections.engine.reports import Holding, Report, Reporter
 from projections.engine.worker import LEAST_LIMIT, STEP_S, next_limit
 from projections.status import FRESH_S, STUCK_S, PartitionStatus, overall, partition_status, projection_status
 
@@ -97,16 +97,16 @@ def test_sums_over_partitions() -> None:
 
 
 def test_reports_are_made_of_what_changed() -> None:
-    reporter, unit = Reporter(), ("cards__g1", 3)
-    assert reporter.look([(unit, 0, "")], 10.0) == {}
+    reporter, unit, nothing = Reporter(), ("cards__g1", 3), Report(False, 0.0, "")
+    assert reporter.look([(unit, 0, "")], 10.0) == {unit: nothing}, "whoever takes it over says so"
     assert reporter.look([(unit, 50, "")], 12.0) == {unit: Report(True, 25.0, "")}
     assert reporter.look([(unit, 100, "")], 14.0) == {unit: Report(True, 25.0, "")}, "moving is news each time"
-    assert reporter.look([(unit, 100, "")], 16.0) == {unit: NOTHING}
+    assert reporter.look([(unit, 100, "")], 16.0) == {unit: nothing}
     assert reporter.look([(unit, 100, "")], 18.0) == {}
     assert reporter.look([(unit, 100, "away")], 20.0) == {unit: Report(False, 0.0, "away")}
     assert reporter.look([(unit, 100, "away")], 22.0) == {}
     assert reporter.look([], 24.0) == {}
-    assert reporter.look([(unit, 7, "")], 26.0) == {}, "given up and taken over again: counted from now on"
+    assert reporter.look([(unit, 7, "")], 26.0) == {unit: Report(True, 0.0, "")}, "given up and taken over again"
     assert reporter.look([(unit, 8, "")], 27.0) == {unit: Report(True, 1.0, "")}
 
 

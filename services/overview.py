@@ -1,0 +1,86 @@
+"""The state of the whole backend at one moment, from the stores that all processes share. For people and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from events.archive.queries import count_events, read_watermarks
+from events.archive.schema import refused_events
+from events.archive.unknown_types import UnknownType, count_all_unknown, read_unknown
+from events.errors import RefoldError
+from events.event import Position
+from events.log.backlog import Backlog, memory_bytes, read_backlog
+from projections.status import ProjectionStatus
+from services.composition import Backend
+from services.reactors.registry import REACTORS
+from services.reactors.status import ReactorStatus, read_reactors
+
+TYPES = 20
+"""Unknown event types that are named; the rest is one number."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the log store tells: ``refused`` counts all ever, ``unknown_events`` those of all unknown types."""
+
+    events: int
+    marks: Mapping[int, Position]
+    refused: int
+    unknown: Sequence[UnknownType]
+    unknown_events: int
+    reactors: Sequence[ReactorStatus]
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What Redis tells."""
+
+    partitions: Mapping[int, Backlog]
+    memory_bytes: int
+
+    @property
+    def waiting(self) -> int | None:
+        """Entries that are not archived; None while a partition waits for recovery."""
+        counts = [each.waiting for each in self.partitions.values()]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The parts that could be asked; None for those that do not answer."""
+
+    stored: Stored | None
+    log: LogState | None
+    projections: Sequence[ProjectionStatus] | None
+
+
+async def survey(backend: Backend) -> Overview:
+    """Ask every store, whichever answers."""
+    try:
+        stored = await backend.db.read(read_stored)
+        projections = await backend.read_models.status()
+    except RefoldError:
+        return Overview(None, None, None)
+    return Overview(stored, await read_log_state(backend, stored.marks), projections)
+
+
+async def read_log_state(backend: Backend, marks: Mapping[int, Position]) -> LogState | None:
+    """What Redis tells; None when it does not answer."""
+    try:
+        return LogState(await read_backlog(backend.redis, marks), await memory_bytes(backend.redis))
+    except RefoldError:
+        return None
+
+
+def read_stored(conn: Connection) -> Stored:
+    """What the log store tells, in one snapshot."""
+    refused = conn.execute(select(func.max(refused_events.c.number))).scalar()
+    unknown = read_unknown(conn, TYPES)
+    return Stored(
+        count_events(conn), read_watermarks(conn), refused or 0, unknown,
+        count_all_unknown(conn) if len(unknown) == TYPES else sum(each.events for each in unknown),
+        read_reactors(conn, REACTORS),
+    )  # fmt: skip
