@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.chaos.faults import Child
 from tests.chaos.log_world import LogWorld
+from tests.chaos.rounds import BLOCKED_S
 
 
 class PublisherWorld(LogWorld):
@@ -17,10 +18,11 @@ class PublisherWorld(LogWorld):
         archiver = self.fork("archiver", self.archive)
         victim = armed(self.publish)
         if victim.wait(stopped=True) != 0:
-            self.run("other publisher", self.publish)
-        if victim.state == "stopped":
+            other = self.fork("other publisher", self.publish)
+            other.wait(BLOCKED_S)
             victim.send(signal.SIGCONT)
-            victim.must_end_well()
+            other.must_end_well()
+            victim.wait()
         assert victim.state in (0, -signal.SIGKILL), victim.state
         archiver.send(signal.SIGTERM)
         archiver.must_end_well()
