@@ -19,7 +19,6 @@ from projections.diff import FIRST, Diff, compare
 from projections.engine import checkpoints
 from projections.engine.source import lag
 from projections.engine.store import GenerationStore
-from projections.generations import Generation
 from projections.projection import Projection
 from projections.scope import Scope, check_scope, scoped
 from projections.scratch import Refold, read_deadly, scratch_store
@@ -80,7 +79,9 @@ def dry_run(
     code, with other tables. Raises Refused when there is no generation or a key names no rows, Cancelled.
     """
     check_scope(projection, scope)
-    live = active_generation(projection, log)
+    live = log.read_now(partial(generations.serving, projection=projection))
+    if live is None:
+        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
     db = stores.generation(live.name)
     began = time.monotonic()
     try:
@@ -92,14 +93,6 @@ def dry_run(
     finally:
         db.close()
     return DryRun(projection.name, live.number, live.matches(projection), scope, refold.done, seconds, diff)
-
-
-def active_generation(projection: Projection, log: Database) -> Generation:
-    """The generation that is read. Raises Refused when there is none."""
-    found = log.read_now(partial(generations.active, projection=projection.name))
-    if found is None:
-        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
-    return found
 
 
 def refold_beside(

@@ -17,8 +17,9 @@ from sqlalchemy import Connection, delete, select
 from events.bulk import bulk_insert
 from events.database import Database, Stores
 from events.errors import Refused, Transient
+from projections import generations
 from projections.diff import FIRST, Diff, compare
-from projections.dry_run import BATCH, Told, active_generation, refold_beside
+from projections.dry_run import BATCH, Told, refold_beside
 from projections.engine import checkpoints, tables
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
@@ -70,7 +71,9 @@ def mend(
     if scope.everything:
         raise Refused("name a tenant or a key: everything at once is a rebuild", code="no_scope")
     check_scope(projection, scope)
-    live = active_generation(projection, log)
+    live = log.read_now(partial(generations.active, projection=projection.name))
+    if live is None:
+        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
     if not live.matches(projection):
         raise Refused(
             f"{live.name} was made by other code than this: run `refold rebuild {projection.name}`", code="stale"
