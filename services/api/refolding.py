@@ -46,7 +46,7 @@ class Refolding:
     _away_since: float | None = None
 
     def run(self, projections: Sequence[Projection]) -> None:
-        """Rebuild them. One whose builder elsewhere dies is continued here, one whose store is away when that is back."""
+        """Rebuild them. One whose builder elsewhere dies is continued here; a store that is away is waited for."""
         self._before = {each.name: self._active(each.name) for each in projections}
         left = list(projections)
         while left:
