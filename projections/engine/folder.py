@@ -158,12 +158,16 @@ class PartitionFolder:
         return self._done(batch, folded)
 
     def _check_systemic(self, folded: Folded) -> None:
-        """Many keys fail and nothing succeeds: rather a fault of the system than of so many events."""
-        if folded.applied or len(folded.parked) < SYSTEMIC_KEYS:
+        """Many keys fail and nothing succeeds: rather a fault of the system than of so many events.
+
+        Events that are newer than this code are no failure: they are parked for the code that knows them.
+        """
+        failed = [letter for letter in folded.letters if letter.cause == "poison"]
+        if folded.applied or len(failed) < SYSTEMIC_KEYS:
             self._patience_left = self._patience
         elif self._patience_left:
             self._patience_left -= 1
-            raise Transient(f"events of {len(folded.parked)} keys fail, none succeeds: {folded.letters[0].error}")
+            raise Transient(f"events of {len(failed)} keys fail, none succeeds: {failed[0].error}")
 
     def _unwritable(self, batch: Sequence[Archived], error: Exception) -> Step:
         """The store refuses the rows: find the event in single steps, and park it when it is alone."""

@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 HUNGRY_S = 0.1
 """How often a worker that holds less than its share looks for partitions that were given up."""
 
-PATIENCE = 5
-"""Times that a batch in which everything fails is held back before it is parked."""
+PATIENCE = 10
+"""Times that a batch in which everything fails is held back before it is parked: for about 20 s in all."""
 
 
 @dataclass
