@@ -208,9 +208,10 @@ class Build:
 
         replaces = self.store.projection.replaces
         generation = swap(self.generation, self._stores, self._log, pass_it, self.held.confirm, replaces)
-        for folder in self.folders.values():
-            folder.hand_over()
-        self.report("done", force=True)
+        with suppress(Transient):  # it holds; what follows only spares others some waiting
+            for folder in self.folders.values():
+                folder.hand_over()
+            self.report("done", force=True)
         return generation
 
     def give_up(self) -> None:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection, func, select
 
-from events.database import Database, Stores
+from events.database import Database, Stores, Work
 from events.database_errors import CommitUnknown
 from events.errors import RefoldError, Transient
 from events.event import Position
 from projections import generations
 from projections.engine import checkpoints, tables
 from projections.generations import Generation
+
+T = TypeVar("T")
 
 SETTLE_S = 30.0
 """How long the registry is asked whether a swap holds that failed in its commit: a server's restart takes less."""
@@ -53,7 +56,7 @@ def swap(
                 db.write_now(partial(_unseal, stamp=stamp))
         finally:
             db.close()
-    return log.read_now(partial(generations.get, projection=generation.projection, number=generation.number))
+    return _read(log, partial(generations.get, projection=generation.projection, number=generation.number))
 
 
 def unseal_abandoned(projection: str, stores: Stores, log: Database) -> None:
@@ -102,17 +105,20 @@ def _activate(generation: Generation, log: Database, still_ours: Callable[[Conne
 
 
 def _is_active(generation: Generation, log: Database) -> bool:
+    active = _read(log, partial(generations.active, projection=generation.projection))
+    return active is not None and active.number == generation.number
+
+
+def _read(log: Database, work: Work[T]) -> T:
     """What the registry says, once it can be asked again."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         try:
-            active = log.read_now(partial(generations.active, projection=generation.projection))
+            return log.read_now(work)
         except Transient:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
-        else:
-            return active is not None and active.number == generation.number
 
 
 def _seal(conn: Connection) -> int | None:
