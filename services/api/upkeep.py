@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Query, Response
 from projections import generations
 from projections.generations import Generation
 from projections.rebuild import drop, drop_old
+from projections.scratch import drop_leftovers
 from services.api.deps import BackendDep, JobsDep, OrgDep
 from services.api.jobs import Job, Jobs
 from services.api.listings import rfc3339
@@ -99,10 +100,11 @@ async def drop_old_generations(
     backend: BackendDep,
     keep: Annotated[int, Query(ge=0, description="Earlier generations to keep for a rollback")] = 1,
 ) -> dict[str, Any]:
-    """Drop earlier generations, and those that failed, for good."""
+    """Drop earlier generations, those that failed, and what dry runs that were killed left, for good."""
     work = partial(drop_old, known(backend, name), backend.stores, backend.db, keep=keep)
-    dropped = await asyncio.to_thread(work)
-    return {"projection": name, "dropped": [one.name for one in dropped]}
+    dropped = [one.name for one in await asyncio.to_thread(work)]
+    dropped += await asyncio.to_thread(drop_leftovers, backend.stores, backend.db)
+    return {"projection": name, "dropped": dropped}
 
 
 @router.get("/v1/jobs/{id:name}")
