@@ -121,9 +121,15 @@ KINDS: Mapping[str, Callable[[_Work, Sequence[Projection]], None]] = {
 }
 
 
+NICE = 10
+"""How far a job, and the processes that it starts, give way to those whom somebody waits for."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; the exit code is 1 when it failed as a whole, its last line then says why."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     given = _parser().parse_args(arguments)
     options = Options(given.check, given.allow_dead_letters, given.rate, given.processes)
     try:
