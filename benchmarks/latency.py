@@ -26,25 +26,29 @@ WARM_UP = 50
 
 
 @contextmanager
-def instance() -> Iterator[str]:
-    """The URL of an embedded instance of our own, on an empty data folder."""
+def instance(folder: str) -> Iterator[str]:
+    """The URL of an embedded instance of our own on a data folder."""
     environ = {
         name: text for name, text in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"
     }
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "services.cli.main", "up", "--data", folder, "--http", "0", "--log-level", "error"],
-            env=environ, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        with process.stdout:
-            word, _, url = process.stdout.readline().strip().partition(" ")
-            assert word == "ready", f"refold up said {word!r}"
-            try:
-                yield url
-            finally:
-                process.terminate()
-                process.wait()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.cli.main", "up", "--data", folder, "--http", "0", "--log-level", "error"],
+        env=environ, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout:
+        word, _, url = process.stdout.readline().strip().partition(" ")
+        assert word == "ready", f"refold up said {word!r}"
+        try:
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def client_of(url: str) -> httpx.Client:
+    """A client that goes straight to it."""
+    return httpx.Client(base_url=url, timeout=60, trust_env=False)
 
 
 def publish(client: httpx.Client, event: dict[str, Any]) -> str:
@@ -91,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=500, help="events, one after another")
     options = parser.parse_args()
-    with instance() as url, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+    with tempfile.TemporaryDirectory() as folder, instance(folder) as url, client_of(url) as client:
         measure(client, range(WARM_UP))
         times = measure(client, range(WARM_UP, WARM_UP + options.events))
     report("an empty answer (floor)", [floor for _, _, floor in times])
