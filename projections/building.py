@@ -111,7 +111,6 @@ class Build:
         self.generation = generation
         self.name = generation.projection
         self.folders: dict[int, PartitionFolder] = {}
-        self.refused = log.read_now(partial(discarded, projection=store.projection))
         self.held = held
         self._stores = stores
         self._log = log
@@ -140,14 +139,16 @@ class Build:
 
     def claim(self, source: Source, batch: int = BATCH, cache_rows: int = CACHE_ROWS) -> None:
         """Own every partition, where its checkpoint is. Raises Fenced while the generation is sealed."""
-        partitions = sorted(self.positions())
-        self.folders = {
-            partition: PartitionFolder.take_over(
-                self.store, source, partition, self.held.owner, batch=batch, cache_rows=cache_rows // len(partitions),
-                refused=self.refused.get(partition),
+        positions = sorted(self.positions().items())
+        for partition, position in positions:
+            # here a death would be the builder's
+            refused = self._log.read_now(
+                partial(discarded, projection=self.store.projection, partition=partition, after=position)
             )
-            for partition in partitions
-        }  # fmt: skip
+            self.folders[partition] = PartitionFolder.take_over(
+                self.store, source, partition, self.held.owner,
+                batch=batch, cache_rows=cache_rows // len(positions), refused=refused,
+            )  # fmt: skip
 
     def positions(self) -> dict[int, Position]:
         """The checkpoint of each partition."""

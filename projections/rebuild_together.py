@@ -31,7 +31,7 @@ NEAR = 1_000
 """Events behind the archive from which the swap begins; what is left is folded while the old generation is sealed."""
 
 WORTH_PROCESSES = 50_000
-"""Events from which starting processes pays; it takes about a second."""
+"""Events from which starting processes pays, be it one: it takes about a second, and the builder outlives its death."""
 
 
 class NotAllRebuilt(RefoldError):
@@ -124,10 +124,10 @@ class _Pass:
         self._fold_in_processes(processes)
         source = Prefetching(ArchiveSource(self._log))
         self._opened.callback(source.close)
-        remembering = Remembering(source)
+        shared = Remembering(source) if len(self.builds) > 1 else source
         for name, build in list(self.builds.items()):
             with self.excusing(name):
-                build.claim(remembering, self._pace.batch(self._batch), CACHE_ROWS // len(self.builds))
+                build.claim(shared, self._pace.batch(self._batch), CACHE_ROWS // len(self.builds))
         self._catch_up()
 
     def finish(self, *, refold: bool, dead_letters: bool) -> None:
@@ -145,12 +145,12 @@ class _Pass:
         marks, epochs = self._log.read_now(lambda conn: (queries.read_watermarks(conn), queries.read_epochs(conn)))
         behind = lags(marks, epochs, [build.positions() for build in self.builds.values()])
         portable = all(is_portable(build.store.projection) for build in self.builds.values())
-        if processes < 2 or len(behind) < 2 or not portable or sum(behind.values()) < WORTH_PROCESSES:
+        if not portable or sum(behind.values()) < WORTH_PROCESSES:
             return
         crew = min(processes, len(behind))
         job = Job(
             tuple(
-                Share(build.store.projection, build.generation.name, build.held.owner, build.refused)
+                Share(build.store.projection, build.generation.name, build.held.owner)
                 for build in self.builds.values()
             ),
             self._stores.url, {partition: marks[partition] for partition in behind}, self._batch,

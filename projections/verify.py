@@ -164,15 +164,18 @@ class _Refold:
     def to(self, target: Snapshot) -> Snapshot:
         """Fold each partition up to the target's position, from wherever it is."""
         projection = self.store.projection
-        taken_back = self.log.read_now(partial(discarded, projection=projection, upto=target.vector))
+        begun = self.store.db.read_now(checkpoints.read_vector)
         source = ArchiveSource(self.log)
         done = 0
         total = sum(position.n + 1 for position in target.vector.values())
         for partition, upto in sorted(target.vector.items()):
-            refused = {p: refusal for (of, p), refusal in target.refused.items() if of == partition}
+            refused = self.log.read_now(
+                partial(discarded, projection=projection, partition=partition, after=begun[partition], upto=upto)
+            )
+            refused |= {p: refusal for (of, p), refusal in target.refused.items() if of == partition}
             folder = PartitionFolder.take_over(
                 self.store, source, partition, "verify", batch=self.pace.batch(self.batch), cache_rows=CACHE_ROWS,
-                refused=taken_back.get(partition, {}) | refused,
+                refused=refused,
             )  # fmt: skip
             while read := folder.step(upto).read:
                 done += read

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Select, bindparam, func, select, text, tuple_
 from events.archive.schema import event_ids, event_log, log_epochs, log_watermarks
 from events.archive.store import First
 from events.bulk import bulk_select
-from events.event import Event, Position
+from events.event import Event, Position, Recorded
+from events.registry import decode_payload
 
 Verdict = Literal["effective", "duplicate_of", "conflict_with"]
 
@@ -25,6 +26,7 @@ _COLUMNS = (
     event_log.c.ref_n, event_log.c.received_ms, *_EVENT_COLUMNS,
 )  # fmt: skip
 _new_event: Callable[..., Event] = Event
+_new_position: Callable[[type[Position], Sequence[Any]], Position] = tuple.__new__
 _TYPE = _HEAD + Event.__struct_fields__.index("type")
 # literal, or SQLite does not see that a partial index applies
 _IS_RUN_START = text("event_log.type = 'run.started'")
@@ -32,12 +34,13 @@ _OF_A_RUN = text("event_log.run <> ''")
 
 
 class Archived:
-    """One archived position. The event is built when asked for: readers pass over types that they do not handle."""
+    """One archived position. Event and payload are made when asked for: readers pass over types they do not handle."""
 
-    __slots__ = ("_row",)
+    __slots__ = ("_recorded", "_row")
 
     def __init__(self, row: Sequence[Any]) -> None:
         self._row = row
+        self._recorded: Recorded | None = None
 
     @property
     def partition(self) -> int:
@@ -47,13 +50,18 @@ class Archived:
     @property
     def position(self) -> Position:
         """Position in the partition."""
-        return Position(self._row[1], self._row[2])
+        return _new_position(Position, self._row[1:3])
 
     @property
     def verdict(self) -> Verdict:
         """``effective``, or what it is of ``first``."""
         verdict: Verdict = self._row[3]
         return verdict
+
+    @property
+    def type(self) -> str:
+        """Type of the event."""
+        return str(self._row[_TYPE])
 
     @property
     def first(self) -> Position | None:
@@ -65,15 +73,19 @@ class Archived:
         """When it was archived, in Unix milliseconds."""
         return int(self._row[6])
 
-    @property
-    def type(self) -> str:
-        """Type of the event."""
-        return str(self._row[_TYPE])
-
     def event(self) -> Event:
         """The event itself."""
+        if self._recorded is not None:
+            return self._recorded.event
         # by position: this is on the path of every event of a rebuild. SQLite has no booleans
         return _new_event(*self._row[_HEAD:-1], self._row[-1] == 1)
+
+    def recorded(self) -> Recorded:
+        """The event with its payload, as a fold sees it; made once for all who ask. Raises as ``decode_payload``."""
+        if self._recorded is None:
+            event = self.event()
+            self._recorded = Recorded(self._row[0], self.position, event, decode_payload(event))
+        return self._recorded
 
 
 class Verdicted(NamedTuple):
@@ -138,19 +150,12 @@ def read_log(
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
 
 
-def read_type(conn: Connection, type: str) -> list[Archived]:
-    """The effective events of a type, by partition and position. Goes through the whole archive: for rare types."""
-    place = (event_log.c.partition, event_log.c.epoch, event_log.c.n)
-    query = select(*_COLUMNS).where(event_log.c.type == type, event_log.c.verdict == "effective")
-    return _archived(conn, query.order_by(*place))
-
-
-def read_back(conn: Connection, partition: int, before: Position | None, limit: int) -> list[Archived]:
-    """The positions of a partition that come before ``before`` (None: the last ones), the newest first."""
-    query = select(*_COLUMNS).where(event_log.c.partition == partition)
-    if before is not None:
-        query = query.where(tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
-    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
+def read_type(conn: Connection, partition: int, type: str, after: Position) -> list[Archived]:
+    """The effective events of a type in a partition that follow ``after``. Goes through all that do: for rare types."""
+    here = tuple_(event_log.c.epoch, event_log.c.n)
+    query = select(*_COLUMNS).where(event_log.c.partition == partition, here > tuple_(*after))
+    query = query.where(event_log.c.type == type, event_log.c.verdict == "effective")
+    return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n))
 
 
 def read_verdicts(conn: Connection, partition: int, positions: Sequence[Position]) -> dict[Position, Verdicted]:

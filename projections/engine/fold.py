@@ -10,14 +10,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from events.archive.reader import Archived
 from events.errors import NewerVersion, Transient
 from events.event import Event, Position, Recorded
-from events.registry import decode_payload
 from events.strict_json import clean_text
-from projections.engine.cache import RowCache, Unknown
+from projections.engine.cache import UNKNOWN, RowCache, Unknown
 from projections.engine.shapes import RowKey, Shape
 from projections.projection import Projection, Put, Row
 
@@ -107,6 +106,7 @@ class Fold:
         self._parked = parked
         self._refused = refused or {}
         self._result = Folded()
+        self._sound: dict[int, Any] = {}
         self._org = ""
         self._key = ""
 
@@ -130,9 +130,9 @@ class Fold:
     def get(self, table: str, *pk: object) -> Row | None:
         """``Rows.get`` of the event being applied (see ``projections.projection.Rows``)."""
         name = (table, self._org, self._key, *pk)
-        changed = self._result.rows
-        if name in changed:
-            return changed[name]
+        changed = self._result.rows.get(name, UNKNOWN)
+        if not isinstance(changed, Unknown):
+            return changed
         row = self._cache.get(name)
         if isinstance(row, Unknown):
             if table not in self._shapes:
@@ -154,7 +154,7 @@ class Fold:
         if item.position in self._refused or (event.org, event.key) in self._parked:
             return item  # not decoded: it is parked whatever it holds
         try:
-            recorded = Recorded(item.partition, item.position, event, decode_payload(event))
+            recorded = archived.recorded()
             item.row_owner = self._projection.key(recorded)
             item.recorded = recorded
         except _NOT_THE_FOLD:
@@ -216,18 +216,18 @@ class Fold:
                     self._park_failed(item, error)
         return waiting
 
-    def _changes(self, org: str, key: str, recorded: Recorded) -> dict[RowKey, Row | None]:
+    def _changes(self, org: str, key: str, recorded: Recorded) -> list[tuple[RowKey, Row | None]]:
         """The event's changes, all or none of them: an ``apply`` that fails half-way has changed nothing."""
         self._org, self._key = org, key
         shapes = self._shapes
-        changes: dict[RowKey, Row | None] = {}
+        changes: list[tuple[RowKey, Row | None]] = []
         for change in self._projection.apply(recorded, self):
+            shape = shapes[change.table]
             if isinstance(change, Put):
-                shape = shapes[change.table]
-                row = shape.checked(change.row)
-                changes[shape.row_key(org, key, row)] = row
+                row = shape.checked(change.row, self._sound)
+                changes.append((shape.row_key(org, key, row), row))
             else:
-                changes[(shapes[change.table].name, org, key, *change.pk)] = None
+                changes.append(((shape.name, org, key, *change.pk), None))
         return changes
 
     def _park_failed(self, item: _Item, error: BaseException) -> None:

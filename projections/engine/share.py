@@ -20,7 +20,6 @@ from typing import BinaryIO
 from events.database import Stores
 from events.errors import Fenced, RefoldError
 from events.event import Position
-from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
 from projections.engine.lockstep import Lockstep
 from projections.engine.memo import Remembering
@@ -46,7 +45,6 @@ class Share:
     projection: Projection
     generation: str
     owner: str
-    refused: Mapping[int, Mapping[Position, Refusal]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class _Folding:
         opened.callback(log.close)
         prefetching = Prefetching(ArchiveSource(log))
         opened.callback(prefetching.close)
-        self._source = Remembering(prefetching)
+        self._source = Remembering(prefetching) if len(job.shares) > 1 else prefetching
         self._pace = Pace(job.max_events_per_s)
 
     def fold(self, partition: int) -> None:
@@ -106,7 +104,6 @@ class _Folding:
         return PartitionFolder.take_over(
             self._stores[share.generation], self._source, partition, f"{share.owner}:{os.getpid()}",
             batch=self._pace.batch(self._job.batch), cache_rows=self._job.cache_rows,
-            refused=share.refused.get(partition),
         )  # fmt: skip
 
 
