@@ -1,0 +1,169 @@
+"""The parts of a rebuild, without stores: its pace, the remembered batch, and who goes first in lockstep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.archive.queries import Archived
+from events.errors import Transient
+from events.event import START, Event, Position
+from projections.engine.folder import PartitionFolder, Step
+from projections.engine.lockstep import Lockstep
+from projections.engine.memo import Remembering
+from projections.engine.pace import Pace
+from tests.contracts.engine_lab import note
+
+SIZE = 40
+
+
+def entry(n: int) -> Archived:
+    event = note(f"e{n}", "t", "a", n)
+    return Archived((0, 1, n, "effective", None, None, 0, *(getattr(event, name) for name in Event.__struct_fields__)))
+
+
+class Log:
+    """A source of one partition with SIZE positions that tells what it was asked for."""
+
+    def __init__(self) -> None:
+        self.entries = [entry(n) for n in range(SIZE)]
+        self.given: list[int] = []
+
+    def read(self, partition: int, after: Position, limit: int, upto: Position | None = None) -> Sequence[Archived]:
+        wanted = [e for e in self.entries if e.position > after and (upto is None or e.position <= upto)][:limit]
+        self.given += [e.position.n for e in wanted]
+        return wanted
+
+    def epochs(self, partition: int) -> Mapping[int, int | None]:
+        return {0: -1, 1: None}
+
+
+class Folder:
+    """Stands for a PartitionFolder: takes what ``sizes`` say, and reads it from the source."""
+
+    def __init__(self, source: Any, position: Position, batch: int, cuts: frozenset[int] = frozenset()) -> None:
+        self.source, self.position, self.batch, self.cuts = source, position, batch, cuts
+        self.seen: list[Archived] = []
+
+    def step(self, upto: Position) -> Step:
+        batch = self.source.read(0, self.position, self.batch, upto)
+        for index, archived in enumerate(batch):
+            if index and archived.position.n in self.cuts:  # as at a discard, which is taken alone
+                batch = batch[:index]
+                break
+        self.seen += batch
+        if batch:
+            self.position = batch[-1].position
+        return Step(len(batch), len(batch), self.position)
+
+
+def at(n: int) -> Position:
+    return Position(1, n - 1) if n else START
+
+
+def in_step(folders: Mapping[str, Folder]) -> Lockstep:
+    return Lockstep(cast("Mapping[str, PartitionFolder]", folders))
+
+
+# -- lockstep ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    starts=st.lists(st.integers(0, SIZE), min_size=1, max_size=4),
+    batch=st.integers(1, 15),
+    cuts=st.frozensets(st.integers(0, SIZE), max_size=5),
+    upto=st.integers(1, SIZE),
+)
+def test_all_get_where_they_are_to_be_and_see_each_event_once(
+    starts: list[int], batch: int, cuts: frozenset[int], upto: int
+) -> None:
+    """Wherever they begin, and wherever one of them stops short."""
+    log = Log()
+    source = Remembering(log)
+    folders = {
+        str(i): Folder(source, at(start), batch, cuts if i % 2 else frozenset()) for i, start in enumerate(starts)
+    }
+    lockstep = in_step(folders)
+    while lockstep.step(at(upto)):
+        pass
+    for folder, start in zip(folders.values(), starts, strict=True):
+        assert [archived.position.n for archived in folder.seen] == list(range(start, upto))
+    by_n: dict[int, set[int]] = {}
+    for folder in folders.values():
+        for archived in folder.seen:
+            by_n.setdefault(archived.position.n, set()).add(id(archived))
+    if not cuts:
+        assert sorted(log.given) == sorted(set(log.given)), "each event is read once"
+        assert all(len(objects) == 1 for objects in by_n.values()), "and it is the same object for all"
+
+
+def test_one_that_fails_is_left_behind() -> None:
+    class Failing(Folder):
+        def step(self, upto: Position) -> Step:
+            if self.position >= at(10):
+                raise Transient("no more")
+            return super().step(upto)
+
+    source = Remembering(Log())
+    folders = {"a": Failing(source, START, 5), "b": Folder(source, START, 5)}
+    lockstep = in_step(folders)
+    while lockstep.step(at(SIZE)):
+        pass
+    assert (folders["a"].position, folders["b"].position) == (at(10), at(SIZE))
+    assert str(lockstep.failed["a"]) == "no more"
+    assert list(lockstep.folders) == ["b"]
+
+
+# -- the remembered batch ---------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, SIZE), st.integers(1, 12), st.none() | st.integers(0, SIZE)), max_size=12))
+def test_what_is_remembered_is_what_the_log_says(asked: list[tuple[int, int, int | None]]) -> None:
+    """Any sequence of questions gets the events that follow; of what is known in part, that part, but never nothing."""
+    log = Log()
+    source = Remembering(log)
+    for after, limit, upto in asked:
+        last = None if upto is None else at(upto)
+        found = [archived.position.n for archived in source.read(0, at(after), limit, last)]
+        true = list(range(after, min(SIZE if upto is None else upto, after + limit)))
+        assert found == true[: len(found)]
+        assert bool(found) == bool(true)
+    assert log.epochs(0) == source.epochs(0)
+
+
+def test_another_partition_is_another_question() -> None:
+    log = Log()
+    source = Remembering(log)
+    source.read(0, START, 5)
+    source.read(1, START, 5)
+    assert log.given == [0, 1, 2, 3, 4] * 2
+
+
+# -- pace -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pace_holds_its_caller_and_saves_nothing_up() -> None:
+    pace = Pace(200)
+    assert pace.batch(10_000) == 40
+    time.sleep(0.3)  # the first events took longer than they might: that is no credit for the next ones
+    began = time.monotonic()
+    watched: list[float] = []
+    for _ in range(3):
+        pace.hold(40, lambda: watched.append(time.monotonic()))
+    assert time.monotonic() - began >= 0.39
+    assert watched
+
+
+def test_without_a_limit_there_is_no_wait() -> None:
+    pace = Pace()
+    assert pace.batch(10_000) == 10_000
+    pace.hold(10**12, lambda: pytest.fail("nothing to wait for"))
+
+
+def test_a_limit_below_one_event_a_moment_takes_one_at_a_time() -> None:
+    assert Pace(0.5).batch(10_000) == 1
