@@ -31,15 +31,15 @@ class Client:
 
     def get(self, path: str, **params: Any) -> Any:
         """A JSON document."""
-        return self._document(self.request("GET", path, params=_given(params)))
+        return self.document(self.request("GET", path, params=_given(params)))
 
     def post(self, path: str, body: Any = None, **params: Any) -> Any:
         """The JSON answer to a command."""
-        return self._document(self.request("POST", path, params=_given(params), json=body))
+        return self.document(self.request("POST", path, params=_given(params), json=body))
 
     def delete(self, path: str) -> Any:
         """The JSON answer to a removal."""
-        return self._document(self.request("DELETE", path))
+        return self.document(self.request("DELETE", path))
 
     def items(self, path: str, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
         """The items of a list, page after page, at most ``limit``."""
@@ -61,7 +61,8 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise CliError(f"cannot reach {self.url}: {error}; is `refold up` running there?", UNREACHABLE) from error
 
-    def _document(self, response: httpx.Response) -> Any:
+    def document(self, response: httpx.Response) -> Any:
+        """The JSON document of an answer."""
         if response.is_success:
             return response.json()
         wrong_name = _problem(response).get("code") in _WRONG_NAMES

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import typer
+from httpx import Response
 
 from services.cli.client import Client, connected, segment
 from services.cli.errors import NO, USAGE, CliError
@@ -100,7 +102,10 @@ def rebuild(
             _rebuild_all(client, chosen, how, as_json)
             return
         act, show = _ACTS[mode]
-        given = {name: value for name, value in which.items() if f"--{name}" in _GOES_WITH[mode]}
+        given: dict[str, Any] = {name: value for name, value in which.items() if f"--{name}" in _GOES_WITH[mode]}
+        if mode == "--cancel":
+            # all are asked before one is waited for, lest another is ready meanwhile
+            given["asked"] = {name: client.request("DELETE", _path(name, "rebuild")) for name in chosen}
         _one_by_one(client, chosen, partial(act, **given), print_json if as_json else show, every=every)
 
 
@@ -120,7 +125,7 @@ def _mode(wanted: Sequence[str], options: Mapping[str, Any]) -> str:
 
 
 def _one_by_one(client: Client, names: Sequence[str], act: _Act, show: _Show, *, every: bool) -> None:
-    """Do it for each; what is refused for one does not keep the others from it.
+    """Do it for each; what is refused for one is told, and does not keep the others from it.
 
     Where all are meant, it is enough that it could be done for one.
     """
@@ -129,13 +134,14 @@ def _one_by_one(client: Client, names: Sequence[str], act: _Act, show: _Show, *,
         try:
             document = act(client, name)
         except CliError as error:
-            if error.exit_code != NO:
+            if error.exit_code != NO or len(names) == 1:
                 raise
+            print(f"refold: {error}", file=sys.stderr)
             refused.append(error)
         else:
             show(document)
     if refused and (not every or len(refused) == len(names)):
-        raise CliError("; ".join(dict.fromkeys(str(error) for error in refused)), NO)
+        raise typer.Exit(NO)
 
 
 # --- a rebuild -------------------------------------------------------------------------------------------------------
@@ -204,7 +210,7 @@ def _job(client: Client, name: str, what: str, verb: str, then: str, **params: A
 
 def _print_dry_run(result: dict[str, Any]) -> None:
     other = "" if result["current_code"] else ", made by other code than runs now"
-    say(f"{result['name']}, {_scope(result)}: a rebuild against generation {result['generation']}{other}", style="bold")
+    say(f"{result['name']}, {_scope(result)}: generation {result['generation']}{other}", style="bold")
     say(
         f"{result['events']:,} events folded in {duration(result['eta_s'])} ({result['events_per_s']:,} events/s) "
         "in one process, so a rebuild takes no longer than about that"
@@ -261,9 +267,10 @@ def _value(value: Any) -> str:
 # --- cancelling, going back, clearing away ---------------------------------------------------------------------------
 
 
-def _cancel(client: Client, name: str) -> dict[str, Any]:
+def _cancel(client: Client, name: str, asked: Mapping[str, Response]) -> dict[str, Any]:
+    """Wait until a rebuild has ended that was asked to."""
     path = _path(name, "rebuild")
-    job: dict[str, Any] = client.delete(path)
+    job: dict[str, Any] = client.document(asked[name])
     state, built_elsewhere = job["state"], job["id"]
     while state == "running":
         time.sleep(POLL_S)
