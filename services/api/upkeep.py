@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Query, Response
 from projections import generations
 from projections.generations import Generation
 from projections.rebuild import drop, drop_old
+from projections.replaced import drop_replaced
 from projections.scratch import drop_leftovers
 from services.api.deps import BackendDep, JobsDep, OrgDep
 from services.api.jobs import Job, Jobs
@@ -100,9 +101,15 @@ async def drop_old_generations(
     backend: BackendDep,
     keep: Annotated[int, Query(ge=0, description="Earlier generations to keep for a rollback")] = 1,
 ) -> dict[str, Any]:
-    """Drop earlier generations, those that failed, and what dry runs that were killed left, for good."""
+    """Drop earlier generations, those that failed, and what dry runs that were killed left, for good.
+
+    With `keep` 0, those of the read models that it replaces, too.
+    """
     work = partial(drop_old, known(backend, name), backend.stores, backend.db, keep=keep)
     dropped = [one.name for one in await asyncio.to_thread(work)]
+    if keep == 0:
+        replaced = await asyncio.to_thread(drop_replaced, backend.projections[name], backend.stores, backend.db)
+        dropped += [one.name for one in replaced]
     dropped += await asyncio.to_thread(drop_leftovers, backend.stores, backend.db)
     return {"projection": name, "dropped": dropped}
 
@@ -162,7 +169,7 @@ def _cancelled(jobs: Jobs, found: Job) -> dict[str, Any]:
 
 def _job(jobs: Jobs, id: str) -> Job:
     found = jobs.get(id)
-    if found is None or found.kind == "rebuild":
+    if found is None or found.kind in ("rebuild", "retry"):
         raise Problem(404, "no_job", f"there is no job {id!r} in this process")
     return found
 

@@ -12,9 +12,10 @@ import pytest
 from sqlalchemy import Connection, Table, select
 
 from events.database import Database, Stores
+from events.errors import Refused
 from migrations import current, downgrade, migrate
 from projections import generations
-from projections.engine import checkpoints
+from projections.engine import checkpoints, ownership
 from projections.engine.birth import ensure_first_generation
 from projections.engine.dead_letters import list_letters
 from projections.engine.projector import Projector
@@ -22,7 +23,9 @@ from projections.projection import Projection
 from projections.read_models import Read, ReadModels
 from projections.rebuild import drop_old, rebuild, rollback
 from projections.registry import PROJECTIONS
+from projections.replaced import drop_replaced
 from projections.verify import verify
+from services.upgrades import is_due
 from tests.golden_store import STORES, load
 from tests.upgrades import goals_v1, goals_v2
 from tests.upgrades.goals_v2 import GOALS, OBJECTIVES, PROGRESS, TITLES, knowing
@@ -147,6 +150,39 @@ def test_a_renamed_or_split_read_model_is_read_from_the_former_one_until_its_own
     assert not former.read_now(checkpoints.is_sealed)
     former.close()
     assert states(log, "goals") == {1: "active"}, "processes of the former code go on with it"
+
+
+def test_what_was_replaced_is_dropped_when_nobody_needs_it(old: Stores, log: Database) -> None:
+    with knowing(goals_v2.TYPE):
+        with pytest.raises(Refused, match="still read from goals__g1"):
+            drop_replaced(OBJECTIVES, old, log)
+        rebuild(OBJECTIVES, old, log)
+        log.write_now(lambda conn: ownership.join(conn, "goals__g1", "a worker of former code", 60))
+        with pytest.raises(Refused, match="workers of former code"):
+            drop_replaced(OBJECTIVES, old, log)
+        log.write_now(lambda conn: ownership.leave(conn, "goals__g1", "a worker of former code"))
+        assert [one.name for one in drop_replaced(OBJECTIVES, old, log)] == ["goals__g1"]
+        assert states(log, "goals") == {1: "dropped"}
+        assert rows_of(old, log, OBJECTIVES).value == ACME_AFTER
+        assert drop_replaced(OBJECTIVES, old, log) == drop_replaced(GOALS, old, log) == []
+
+
+def test_a_version_rebuilds_by_itself_only_what_it_never_had(old: Stores, log: Database) -> None:
+    """Or two versions beside each other would rebuild in turns for ever."""
+    with knowing(goals_v2.TYPE):
+        assert [log.read_now(partial(is_due, projection=one)) for one in (GOALS, OBJECTIVES)] == [True, True]
+        lease = ownership.rebuild_lease("goals")
+        log.write_now(lambda conn: ownership.acquire(conn, lease, 0, "a builder", 60))
+        assert not log.read_now(partial(is_due, projection=GOALS)), "somebody is at it"
+        log.write_now(lambda conn: ownership.release(conn, lease, 0, "a builder"))
+        log.write_now(lambda conn: generations.create(conn, GOALS))
+        assert log.read_now(partial(is_due, projection=GOALS)), "a builder died"
+        rebuild(GOALS, old, log)
+        assert not log.read_now(partial(is_due, projection=GOALS))
+    with knowing(goals_v1.TYPE):
+        rollback("goals", old, log, goals_v1.GOALS)
+    with knowing(goals_v2.TYPE):
+        assert not log.read_now(partial(is_due, projection=GOALS)), "somebody went back from it"
 
 
 # -- what the former code could not take ------------------------------------------------------------------------------
