@@ -15,19 +15,27 @@ from events.archive.schema import leases
 from events.clock import DATABASE_NOW_MS
 from events.errors import Fenced
 
+LONGEST_S = 3600.0
+"""The longest lease that can be set."""
+
 _WORKER = "worker/"
+_FAR = 10
+"""Times a lease: what expired so long ago is cleared away, and what promises so much was written before the database's
+clock went back, by somebody who may be dead."""
 
 
 def acquire(conn: Connection, name: str, partition: int, owner: str, ttl_s: float) -> bool:
-    """Take a lease that is free, expired or already ours; False when somebody else holds it."""
+    """Take a lease that is free, expired, already ours, or from before the clock went back; False when it is held."""
     statement = _sql(
         conn,
         "INSERT INTO leases (name, partition, owner, owner_epoch, expires_ms) "
         "VALUES (:name, :partition, :owner, 1, {now} + :ttl_ms) "
         "ON CONFLICT (name, partition) DO UPDATE SET owner = excluded.owner, expires_ms = excluded.expires_ms, "
-        "owner_epoch = leases.owner_epoch + 1 WHERE leases.expires_ms < {now} OR leases.owner = excluded.owner",
+        "owner_epoch = leases.owner_epoch + 1 WHERE leases.expires_ms < {now} OR leases.owner = excluded.owner "
+        "OR leases.expires_ms > {now} + :far_ms",
     )
-    values = {"name": name, "partition": partition, "owner": owner, "ttl_ms": int(ttl_s * 1000)}
+    ttl_ms = int(ttl_s * 1000)
+    values = {"name": name, "partition": partition, "owner": owner, "ttl_ms": ttl_ms, "far_ms": _FAR * ttl_ms}
     return conn.execute(statement, values).rowcount == 1
 
 
@@ -69,9 +77,13 @@ class Survey:
 
 def join(conn: Connection, generation: str, owner: str, ttl_s: float) -> None:
     """Be counted as a worker of a generation. Those long gone are cleared away."""
-    gone = _sql(conn, "DELETE FROM leases WHERE substr(name, 1, :length) = :prefix AND expires_ms < {now} - :ttl_ms")
+    gone = _sql(
+        conn,
+        "DELETE FROM leases WHERE substr(name, 1, :length) = :prefix "
+        "AND (expires_ms < {now} - :far_ms OR expires_ms > {now} + :far_ms)",
+    )
     prefix = f"{_WORKER}{generation}/"
-    conn.execute(gone, {"prefix": prefix, "length": len(prefix), "ttl_ms": int(ttl_s * 10_000)})
+    conn.execute(gone, {"prefix": prefix, "length": len(prefix), "far_ms": int(_FAR * ttl_s * 1000)})
     acquire(conn, prefix + owner, 0, owner, ttl_s)
 
 
@@ -80,15 +92,16 @@ def leave(conn: Connection, generation: str, owner: str) -> None:
     release(conn, f"{_WORKER}{generation}/{owner}", 0, owner)
 
 
-def survey(conn: Connection, generation: str) -> Survey:
-    """The live leases of a generation."""
+def survey(conn: Connection, generation: str, ttl_s: float = LONGEST_S) -> Survey:
+    """The live leases of a generation; one from before the clock went back is not."""
     prefix = f"{_WORKER}{generation}/"
     statement = _sql(
         conn,
         "SELECT name, partition, owner FROM leases "
-        "WHERE (name = :name OR substr(name, 1, :length) = :prefix) AND expires_ms >= {now}",
+        "WHERE (name = :name OR substr(name, 1, :length) = :prefix) AND expires_ms BETWEEN {now} AND {now} + :far_ms",
     )
-    rows = conn.execute(statement, {"name": generation, "prefix": prefix, "length": len(prefix)}).all()
+    values = {"name": generation, "prefix": prefix, "length": len(prefix), "far_ms": int(_FAR * ttl_s * 1000)}
+    rows = conn.execute(statement, values).all()
     return Survey(
         frozenset(owner for name, _, owner in rows if name != generation),
         {partition: owner for name, partition, owner in rows if name == generation},

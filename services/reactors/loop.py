@@ -79,7 +79,7 @@ class ReactorLoop:
     def _share(self, conn: Connection, units: Sequence[Unit]) -> set[Unit]:
         """The units that are this process's now: those held already, up to the fair share, and free ones up to it."""
         ownership.join(conn, GROUP, self.owner, self.lease_s)
-        share = ownership.fair_share(len(units), len(ownership.survey(conn, GROUP).workers))
+        share = ownership.fair_share(len(units), len(ownership.survey(conn, GROUP, self.lease_s).workers))
         held = ownership.renew(conn, self.owner, self.lease_s)
         mine = set([unit for unit in units if unit in held][:share])
         for unit in units:
