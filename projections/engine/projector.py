@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 HUNGRY_S = 0.1
 """How often a worker that holds less than its share looks for partitions that were given up."""
 
+FENCED_S = 0.05
+"""How soon the registry is asked whether a worker was fenced because another generation is read by now."""
+
 PATIENCE = 10
 """Times that a batch in which everything fails is held back before it is parked: for about 20 s in all."""
 
@@ -95,6 +98,7 @@ class Projector:
         self._partitions = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._fenced = asyncio.Event()
 
     async def start(self) -> None:
         """Create first generations where there are none, take a fair share of partitions, begin to fold.
@@ -111,8 +115,10 @@ class Projector:
             )
         await self._balance()
         self._tasks = [
-            asyncio.create_task(self._every(lambda: self._ttl_s / 4, self._renew), name="renew leases"),
-            asyncio.create_task(self._every(self._until_next_look_s, self._balance), name="balance partitions"),
+            asyncio.create_task(self._every(lambda: self._ttl_s / 4, self._stopping, self._renew), name="renew leases"),
+            asyncio.create_task(
+                self._every(self._until_next_look_s, self._fenced, self._balance), name="balance partitions"
+            ),
         ]
 
     def wake(self, partition: int) -> None:
@@ -124,6 +130,7 @@ class Projector:
     async def stop(self) -> None:
         """Finish the steps that run, hand everything over, so that others go on at once."""
         self._stopping.set()
+        self._fenced.set()
         await asyncio.gather(*self._tasks)
         await asyncio.gather(*(self._leave(name) for name in list(self._served)))
         self._executor.shutdown(wait=False)
@@ -137,11 +144,27 @@ class Projector:
         workers = [worker for served in self._served.values() for worker in served.workers.values()]
         return {worker.name: worker.paused for worker in workers if worker.paused}
 
-    async def _every(self, seconds: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+    def folded(self, projection: str, read: int, applied: int, seconds: float) -> None:
+        """As ``Observer.folded``, from a worker of ours."""
+        self._observer.folded(projection, read, applied, seconds)
+
+    def fenced(self, projection: str) -> None:
+        """As ``Observer.fenced``: another generation may have taken the place of the one that is folded."""
+        self._observer.fenced(projection)
+        self._fenced.set()
+
+    async def _every(
+        self, seconds: Callable[[], float], sooner: asyncio.Event, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Work every so often, and shortly after ``sooner`` was set."""
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), seconds())
-                return
+                await asyncio.wait_for(sooner.wait(), seconds())
+                if self._stopping.is_set():
+                    return
+                # all partitions of a generation are fenced together
+                await asyncio.sleep(FENCED_S)
+                sooner.clear()
             try:
                 await work()
             except Transient as error:
@@ -178,7 +201,7 @@ class Projector:
     def _look(self, conn: Connection) -> dict[str, tuple[Generation | None, ownership.Survey]]:
         serving = {name: generations.serving(conn, projection) for name, projection in self.projections.items()}
         return {
-            name: (generation, ownership.survey(conn, "" if generation is None else generation.name))
+            name: (generation, ownership.survey(conn, "" if generation is None else generation.name, self._ttl_s))
             for name, generation in serving.items()
         }
 
@@ -234,7 +257,7 @@ class Projector:
         )  # fmt: skip
         return PartitionWorker(
             served.store.projection.name, f"{served.generation.name}/{partition}", claim, self._gate, self._executor,
-            self._poll_s, self._observer,
+            self._poll_s, self,
         )  # fmt: skip
 
     async def _give_up(self, served: _Served, partitions: Sequence[int]) -> None:

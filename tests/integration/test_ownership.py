@@ -280,6 +280,24 @@ def test_a_projection_that_fails_for_now_is_paused_visibly_and_recovers(lab: Lab
     asyncio.run(run())
 
 
+def test_a_swap_is_followed_at_once(lab: Lab) -> None:
+    """Not at the next look at the registry: whoever publishes waits for what is folded into the new generation."""
+
+    async def run() -> None:
+        models = ReadModels([TOY], lab.stores, lab.log)
+        one = Projector([TOY], lab.stores, lab.log, "one", lease_ttl_s=480.0, poll_s=0.05, balance_s=120.0)
+        await one.start()
+        await asyncio.to_thread(lab.archive, note("e1", "t", "a"))
+        await until(partial(caught_up, models))
+        await asyncio.to_thread(rebuild, TOY, lab.stores, lab.log)
+        await asyncio.to_thread(lab.archive, note("e2", "t", "a"))
+        await until(partial(caught_up, models))
+        await one.stop()
+        models.close()
+
+    asyncio.run(run())
+
+
 def test_behind_is_healthy_and_stuck_is_told_with_its_owner(lab: Lab) -> None:
     """A slow fold gets on; one that hangs is stuck, though its owner renews its lease; who has left holds nothing."""
     hang, slow = threading.Event(), 0.004
