@@ -152,6 +152,7 @@ class _Lane:
         self._engine.dispose()
 
     def _run(self, run: Callable[[Connection, Work[T]], T], work: Work[T]) -> T:
+        reused = self._is_open()
         connection = self._connection()
         try:
             return run(connection, work)
@@ -160,16 +161,23 @@ class _Lane:
             raise
         except DATABASE_ERRORS as error:
             # a connection that saw an error is not used again: rare, and no state is left to reason about
+            lost = _is_lost(connection)
             self._discard()
             meaning = surfaced(error)
             if meaning is None:
                 raise
             self._replace_all()
-            raise meaning from error
+            if not (reused and lost):
+                raise meaning from error
+        # it may have been lost long ago, by a restart of the server, and only now shows it
+        return self._run(run, work)
+
+    def _is_open(self) -> bool:
+        return getattr(self._local, "connection", None) is not None and self._local.era == self._era
 
     def _connection(self) -> Connection:
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is not None and self._local.era == self._era:
+        if self._is_open():
+            connection: Connection = self._local.connection
             return connection
         self._discard()
         era = self._era
@@ -194,6 +202,11 @@ class _Lane:
             with suppress(*DATABASE_ERRORS):
                 connection.invalidate()
                 connection.close()
+
+
+def _is_lost(connection: Connection) -> bool:
+    """Whether the server has gone from a connection, or closed it."""
+    return connection.invalidated or bool(getattr(connection.connection.driver_connection, "closed", False))
 
 
 def _in_transaction(connection: Connection, work: Work[T]) -> T:
