@@ -13,10 +13,13 @@ from sqlalchemy import Connection
 from events.archive import queries
 from events.database import Database, Stores
 from events.errors import Refused
-from events.event import START
+from events.event import START, Position
 from projections import generations
 from projections.diff import FIRST, Diff, compare
 from projections.engine import checkpoints
+from projections.engine.discards import discarded
+from projections.engine.fold import Refusal
+from projections.engine.pace import Pace
 from projections.engine.source import lag
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
@@ -72,11 +75,13 @@ def dry_run(
     batch: int = BATCH,
     told: Told = lambda done, total: None,
     cancel: Callable[[], bool] = lambda: False,
+    max_events_per_s: float | None = None,
 ) -> DryRun:
     """Fold the log by the running code into a scratch generation and compare that with the live one. Blocking.
 
     Both are compared at the same positions, row by row; the live one goes on meanwhile, and may have been made by other
-    code, with other tables. Raises Refused when there is no generation or a key names no rows, Cancelled.
+    code, with other tables. ``max_events_per_s`` leaves room for the rest. Raises Refused when there is no generation
+    or a key names no rows, Cancelled.
     """
     check_scope(projection, scope)
     live = log.read_now(partial(generations.serving, projection=projection))
@@ -86,7 +91,9 @@ def dry_run(
     began = time.monotonic()
     try:
         with scratch_store(scoped(projection, scope), stores, log) as scratch:
-            refold = refold_beside(scratch, db, log, scope, batch=batch, told=told, cancel=cancel)
+            refold = refold_beside(
+                scratch, db, log, scope, batch=batch, told=told, cancel=cancel, max_events_per_s=max_events_per_s
+            )
             refold.after(db)
             seconds = time.monotonic() - began
             diff = db.read_now(partial(_compare, refold=refold, projection=projection, scope=scope, first=first))
@@ -104,15 +111,26 @@ def refold_beside(
     batch: int,
     told: Told,
     cancel: Callable[[], bool],
+    max_events_per_s: float | None = None,
 ) -> Refold:
-    """A fold of the partitions that a scope needs. What killed the folds of the live generation is not tried."""
+    """A fold of the partitions that a scope needs.
+
+    Neither what killed the folds of the live generation nor what the log itself takes back is tried.
+    """
     vector, deadly = live.read_now(lambda conn: (checkpoints.read_vector(conn), read_deadly(conn)))
     partitions = scope.partitions(len(vector))
-    epochs = log.read_now(queries.read_epochs)
-    total = sum(lag(START, vector[partition], epochs.get(partition, {})) for partition in partitions)
+
+    def look(conn: Connection) -> tuple[int, dict[tuple[int, Position], Refusal]]:
+        epochs, back = queries.read_epochs(conn), {}
+        for partition in partitions:
+            found = discarded(conn, scratch.projection, partition, START, vector[partition])
+            back.update({(partition, position): refusal for position, refusal in found.items()})
+        return sum(lag(START, vector[partition], epochs.get(partition, {})) for partition in partitions), back
+
+    total, taken_back = log.read_now(look)
     return Refold(
-        scratch, log, partitions, batch=batch, cache_rows=CACHE_ROWS, refused=deadly,
-        told=lambda done: told(done, max(done, total)), cancel=cancel,
+        scratch, log, partitions, batch=batch, cache_rows=CACHE_ROWS, refused=taken_back | deadly,
+        told=lambda done: told(done, max(done, total)), cancel=cancel, pace=Pace(max_events_per_s),
     )  # fmt: skip
 
 

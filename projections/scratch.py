@@ -20,6 +20,7 @@ from projections.engine import checkpoints, ownership, tables
 from projections.engine.birth import create_store
 from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
+from projections.engine.pace import Pace
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.progress import Cancelled
@@ -83,15 +84,18 @@ class Refold:
         refused: Mapping[tuple[int, Position], Refusal] | None = None,
         told: Callable[[int], None] = lambda done: None,
         cancel: Callable[[], bool] = lambda: False,
+        pace: Pace | None = None,
     ) -> None:
         self.store = store
         self.partitions = partitions
         self.done = 0
         self._told, self._cancel = told, cancel
+        self._pace = pace or Pace()
         source = ArchiveSource(log)
+        batch, cache_rows = self._pace.batch(batch), cache_rows // len(partitions)
         self._folders = {
             partition: PartitionFolder.take_over(
-                store, source, partition, "scratch", batch=batch, cache_rows=cache_rows // len(partitions),
+                store, source, partition, "scratch", batch=batch, cache_rows=cache_rows,
                 refused={p: refusal for (of, p), refusal in (refused or {}).items() if of == partition},
             )
             for partition in partitions
@@ -102,13 +106,13 @@ class Refold:
         before = self.done
         for partition, folder in self._folders.items():
             while folder.position < vector[partition]:
-                if self._cancel():
-                    raise Cancelled
+                self._watch()
                 read = folder.step(vector[partition]).read
                 if not read:
                     raise Transient(f"the archive ends at {folder.position} of partition {partition}: try again")
                 self.done += read
                 self._told(self.done)
+                self._pace.hold(read, self._watch)
         return self.done - before
 
     def after(self, live: Database) -> None:
@@ -116,6 +120,10 @@ class Refold:
         for _ in range(ROUNDS):
             if self.to(live.read_now(checkpoints.read_vector)) <= NEAR:
                 return
+
+    def _watch(self) -> None:
+        if self._cancel():
+            raise Cancelled
 
 
 def read_deadly(conn: Connection) -> dict[tuple[int, Position], Refusal]:

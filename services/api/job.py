@@ -92,7 +92,10 @@ class _Work:
     def dry_run(self, projections: Sequence[Projection]) -> None:
         """Tell what a rebuild of the first would change."""
         told = Throttled("folding")
-        run = dry_run(projections[0], self.stores, self.db, scope=self.scope, told=told, cancel=self.cancel)
+        run = dry_run(
+            projections[0], self.stores, self.db,
+            scope=self.scope, told=told, cancel=self.cancel, max_events_per_s=self.options.rate,
+        )  # fmt: skip
         say(result=run.as_dict())
 
     def repair(self, projections: Sequence[Projection]) -> None:

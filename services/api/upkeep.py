@@ -63,9 +63,11 @@ async def dry_run(
     response: Response,
     key: Key = None,
     tenant: Tenant = None,
+    rate: Annotated[float | None, Query(gt=0, description="Events a second at most")] = None,
 ) -> dict[str, Any]:
     """Tell what a rebuild by the running code would change, row by row. Changes nothing. Poll the `Location`."""
-    return _started(jobs, response, "dry-run", known(backend, name), *_scope(org, key, tenant))
+    slowly = [f"--rate={rate}"] if rate else []
+    return _started(jobs, response, "dry-run", known(backend, name), *_scope(org, key, tenant), *slowly)
 
 
 @router.post("/v1/projections/{name:name}/repair", status_code=202)

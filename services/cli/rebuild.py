@@ -24,7 +24,7 @@ _UNLESS_READY = "unless it was ready in that moment, nothing is changed"
 _PART = "a part is repaired (--key, --tenant)"
 _GOES_WITH = {
     "a rebuild": ("--check", "--rate", "--processes", "--allow-dead-letters"),
-    "--dry-run": ("--key", "--tenant"),
+    "--dry-run": ("--key", "--tenant", "--rate"),
     _PART: ("--key", "--tenant"),
     "--cancel": (),
     "--rollback": (),
@@ -92,7 +92,7 @@ def rebuild(
     """
     modes = {"--dry-run": dry_run, "--cancel": cancel, "--rollback": rollback, "--drop-old": drop_old}
     how = {"check": check, "rate": rate, "processes": processes, "allow_dead_letters": allow_dead_letters}
-    which = {"key": key, "tenant": tenant, "keep": keep}
+    which = {"key": key, "tenant": tenant, "keep": keep, "rate": rate}
     mode = _mode([name for name, wanted in modes.items() if wanted], how | which)
     if bool(names) == every:
         raise CliError("name projections, or say --all", USAGE)
@@ -190,7 +190,7 @@ def print_rebuilt(job: dict[str, Any]) -> None:
 # --- looking first, and a part alone ---------------------------------------------------------------------------------
 
 
-def _dry_run(client: Client, name: str, **part: str | None) -> dict[str, Any]:
+def _dry_run(client: Client, name: str, **part: Any) -> dict[str, Any]:
     return _job(client, name, "dry-run", "trying", "it had changed nothing", **part)
 
 

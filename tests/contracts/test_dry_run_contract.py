@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from projections.progress import Cancelled
 from projections.projection import Json, Projection, Put, Rows, read_model_table
 from projections.scope import Scope
 from projections.scratch import MARK, drop_leftovers, scratch_store
-from tests.contracts.engine_lab import NOTES, TALLIES, TOY, Lab, apply, dump, event, lab_in, note
+from tests.contracts.engine_lab import NOTES, TALLIES, TOY, Lab, apply, discard, dump, event, lab_in, note
 from tests.contracts.test_rebuild_contract import fold_active
 from tests.instance import until
 
@@ -185,6 +186,28 @@ def test_it_can_be_cancelled_and_leaves_nothing(lab: Lab) -> None:
     with pytest.raises(Cancelled):
         dry_run(TOY, lab.stores, lab.log, batch=5, cancel=lambda: next(asked))
     assert active_state(lab) == before
+
+
+def test_what_the_log_takes_back_is_not_tried_again(lab: Lab) -> None:
+    """It may have killed whoever folded it."""
+    lab.archive(note("e1", "t", "n"), note("e2", "t", "poison"), note("e3", "t", "n"), discard("d", "t", "e2"))
+    fold_active(lab)
+    seen = []
+
+    def watched(recorded: Recorded, rows: Rows) -> Any:
+        seen.append(recorded.event.id)
+        return apply(recorded, rows)
+
+    assert not dry_run(replace(TOY, version=2, apply=watched), lab.stores, lab.log).diff.differs
+    assert seen == ["e1", "e3"]
+
+
+def test_it_leaves_room_for_the_rest(lab: Lab) -> None:
+    lab.archive(*(note(f"e{i}", f"t{i}", "n", i) for i in range(60)))
+    fold_active(lab)
+    began = time.monotonic()
+    assert dry_run(TOY, lab.stores, lab.log, max_events_per_s=100).events == 60
+    assert time.monotonic() - began > 0.4
 
 
 def test_before_there_is_a_generation_it_is_refused(lab: Lab) -> None:
