@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from redis.asyncio import Redis
@@ -24,7 +24,7 @@ from events.errors import Fenced, Transient
 from events.event import Position
 from events.log import tail
 from events.log.arrivals import Arrivals
-from events.log.client import AnyRedis, ask
+from events.log.client import AnyRedis, ask, by_node
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
 from events.log.recovery import open_partitions
 from events.log.trim import trim
@@ -63,12 +63,14 @@ class Archiver:
         self._untrimmed: set[int] = set()
         self._checked = 0
         self._trimmed_at = 0.0
+        self._open_at, self._pause_s = 0.0, _FIRST_PAUSE_S
         self._received_ms = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Archive until ``stopping``; the batch in hand is finished. Raises SetupError when a store refuses.
 
-        What passes (a lost connection, a full disk, a log that must be re-opened) is waited for, ever longer.
+        What passes (a lost connection, a full disk, a log that must be re-opened) is waited for, ever longer. While a
+        node of a cluster is away, the partitions of the others go on.
         """
         self._arrivals.start()
         try:
@@ -77,27 +79,52 @@ class Archiver:
             await self._arrivals.stop()
 
     async def _run(self, stopping: asyncio.Event) -> None:
-        pause_s = _FIRST_PAUSE_S
         while not stopping.is_set():
             try:
-                if not self._marks:
+                closed = len(self._marks) < len(self._partitions)
+                if not self._marks or (closed and time.monotonic() >= self._open_at):
                     await self._open()
                 await self._step()
-                pause_s = _FIRST_PAUSE_S
+                if len(self._marks) == len(self._partitions):
+                    self._pause_s = _FIRST_PAUSE_S
             except Transient as error:
                 # whatever was in hand: SQL tells where to go on
                 self._marks = {}
-                logger.warning("archiving pauses for %.1f s: %s", pause_s, error)
+                self._put_off("archiving pauses", error)
+            if not self._marks:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                    await asyncio.wait_for(stopping.wait(), self._open_at - time.monotonic())
 
     async def _open(self) -> None:
-        """Make sure that every partition is open, and learn where the archive stands."""
+        """Make sure that the partitions that are not are open, and learn where the archive stands.
+
+        Those of one node of a cluster at a time: one that is away holds up no other. Raises Transient when all are.
+        """
         self._log_id = await self._db.read(store.log_id)
-        self._marks = await open_partitions(self._redis, self._db, self._partitions)
-        for partition in self._marks:
+        closed = [partition for partition in self._partitions if partition not in self._marks]
+        away: Transient | None = None
+        for group in await by_node(self._redis, {partition: keys_of(partition).log for partition in closed}):
+            try:
+                opened = await open_partitions(self._redis, self._db, group)
+            except Transient as error:
+                away = error
+            else:
+                self._marks |= opened
+                self._look_at(opened)
+        if away is not None and self._marks:
+            self._put_off("some partitions are not archived for now, opened again", away)
+        elif away is not None:
+            raise away
+
+    def _look_at(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
             self._arrivals.more(partition)
+
+    def _put_off(self, what: str, error: Transient) -> None:
+        """Open what is closed again after a while, ever longer."""
+        logger.warning("%s for %.1f s: %s", what, self._pause_s, error)
+        self._open_at = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
     async def _step(self) -> None:
         """Archive what is there; wait a moment when there is nothing."""
@@ -110,7 +137,7 @@ class Archiver:
     async def _waiting(self) -> list[int]:
         """The partitions whose log goes on; after a wait without an answer some, so that each is checked."""
         named = await self._arrivals.wait(self._marks, _WAIT_MS / 1000)
-        return sorted(named) or self._some()
+        return [p for p in sorted(named) or self._some() if p in self._marks]
 
     def _some(self) -> list[int]:
         """Partitions to check while nothing happens: all of them in turn, so many at a time that waiting is cheap."""
@@ -124,22 +151,36 @@ class Archiver:
             lambda p: tail.read(self._redis, self._log_id, p, self._marks[p], self._batch), partitions
         )
         batches: dict[int, list[store.Entry]] = {}
-        broken = []
+        broken: list[int] = []
+        away: dict[int, Transient] = {}
         for partition, answer in zip(partitions, answers, strict=True):
             if isinstance(answer, tail.LogBroken):
                 logger.debug("%s", answer)
                 broken.append(partition)
+            elif isinstance(answer, Transient):
+                away[partition] = answer
             elif isinstance(answer, BaseException):
                 raise answer
             elif answer:
                 batches[partition] = answer
                 if len(answer) == self._batch:
                     self._arrivals.more(partition)
+        self._leave(away)
         if broken:
             self._marks |= await open_partitions(self._redis, self._db, broken)
-            for partition in broken:
-                self._arrivals.more(partition)
+            self._look_at(broken)
         return batches
+
+    def _leave(self, away: Mapping[int, Transient]) -> None:
+        """Go on without the partitions whose node cannot be reached. Raises Transient when no other is left."""
+        if not away:
+            return
+        error = next(iter(away.values()))
+        if away.keys() >= self._marks.keys():
+            raise error
+        for partition in away:
+            del self._marks[partition]
+        self._put_off(f"{len(away)} partitions are not archived for now, opened again", error)
 
     async def _archive(self, batches: Batches) -> None:
         """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
@@ -176,10 +217,12 @@ class Archiver:
     async def _trim(self) -> None:
         """Tell the log what it may forget. Not after each batch: whoever waits comes first."""
         self._trimmed_at = time.monotonic()
-        partitions, self._untrimmed = self._untrimmed, set()
+        partitions, self._untrimmed = self._untrimmed & self._marks.keys(), set()
         answers = await map_bounded(
             lambda p: trim(self._redis, self._log_id, p, self._marks[p], self._hot_window), partitions
         )
-        for answer in answers:
-            if isinstance(answer, BaseException):
+        for partition, answer in zip(partitions, answers, strict=True):
+            if isinstance(answer, Transient):
+                self._untrimmed.add(partition)  # its log is read next, and tells whether it can be reached
+            elif isinstance(answer, BaseException):
                 raise answer

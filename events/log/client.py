@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,7 +18,15 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, MovedError, ReadOnlyError, RedisClusterException, RedisError, TimeoutError
+from redis.exceptions import (
+    ConnectionError,
+    MovedError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from events.errors import SetupError, Transient
 from events.log.address import node_url, node_urls
@@ -34,6 +42,7 @@ _REDIRECTS = 4
 SLOTS = 16_384
 
 _Answer = TypeVar("_Answer")
+_Name = TypeVar("_Name")
 
 
 class Cluster:
@@ -196,6 +205,16 @@ async def reconnect(redis: AnyRedis) -> None:
         await redis.connection_pool.disconnect(inuse_connections=False)
 
 
+async def by_node(redis: AnyRedis, keys: Mapping[_Name, str]) -> list[list[_Name]]:
+    """The names of keys, those together whose keys lie on one node. Raises Transient."""
+    groups: dict[int, list[_Name]] = {}
+    for name, key in keys.items():
+        with redis_errors():
+            node = await redis.holder(key) if isinstance(redis, Cluster) else redis
+        groups.setdefault(id(node), []).append(name)
+    return list(groups.values())
+
+
 async def live_node(redis: AnyRedis) -> Redis:
     """A client to hear and to send pub/sub messages with; in a cluster of any node that answers. Raises Transient."""
     return await redis.live() if isinstance(redis, Cluster) else redis
@@ -236,6 +255,11 @@ async def connect(url: str, *, max_connections: int = MAX_CONNECTIONS) -> AnyRed
             trouble = str(error)
             await client.aclose()
             continue
+        except ResponseError as error:
+            await client.aclose()
+            raise SetupError(
+                f"{error}: correct the end of REDIS_URL (a Redis Cluster has no database but 0)"
+            ) from error
         if not info.get("cluster_enabled"):
             if len(urls) > 1:
                 await client.aclose()

@@ -29,6 +29,7 @@ from services.apps.inbox_entry import read_entry
 STREAM = "refold:inbox"
 GROUP = "refold-door"
 READ_WAIT_MS = 500
+_CANCEL_AGAIN_S = 0.5
 
 _log = logging.getLogger("refold.inbox")
 
@@ -61,9 +62,7 @@ class Inbox:
             for task in done:
                 await task
         finally:
-            for task in (served, sweeper):
-                task.cancel()
-            await asyncio.gather(served, sweeper, return_exceptions=True)
+            await _end(served, sweeper)
 
     async def _serve(self, stopping: asyncio.Event) -> None:
         url = await url_of(self.redis, self.redis_url, STREAM)
@@ -130,6 +129,15 @@ class Inbox:
                 _log.warning("%d entries were left by a dead consumer: handled here", claimed)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), self.idle_s / 2)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks until they have ended: the client can swallow a cancellation while it reconnects."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _let_go(node: Redis, ids: Sequence[bytes]) -> None:
