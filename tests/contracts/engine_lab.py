@@ -134,7 +134,7 @@ class Lab:
         self.log.write_now(archive_metadata.create_all)
         self.log.write_now(lambda conn: open_log(conn, PARTITIONS, 0))
 
-    def archive(self, *events: Event) -> list[Position]:
+    def archive(self, *events: Event, received_ms: int = 1000) -> list[Position]:
         """Archive events, each in its partition, behind what is there; their positions."""
         positions: list[Position] = []
 
@@ -145,7 +145,7 @@ class Lab:
                 position = Position(max(1, mark.epoch), mark.n + 1)
                 self._first_epoch(conn, partition, mark)
                 mark = watermark(conn, partition)
-                archive_batch(conn, partition, mark, [(position, each)], 1000)
+                archive_batch(conn, partition, mark, [(position, each)], received_ms)
                 positions.append(position)
 
         self.log.write_now(work)
