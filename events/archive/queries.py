@@ -158,6 +158,14 @@ def read_type(conn: Connection, partition: int, type: str, after: Position) -> l
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n))
 
 
+def read_back(conn: Connection, partition: int, before: Position | None, limit: int) -> list[Archived]:
+    """The positions of a partition that come before ``before`` (None: the last ones), the newest first."""
+    query = select(*_COLUMNS).where(event_log.c.partition == partition)
+    if before is not None:
+        query = query.where(tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
+    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
+
+
 def read_verdicts(conn: Connection, partition: int, positions: Sequence[Position]) -> dict[Position, Verdicted]:
     """The verdicts of those positions that are archived."""
     columns = ("epoch", "n", "verdict", "ref_epoch", "ref_n")
