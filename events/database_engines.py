@@ -54,9 +54,8 @@ def writer(url: str, schema: str | None, *, durable: bool) -> Engine:
     """Engine whose transactions may write. A missing file or schema is made when the first connection opens."""
     if dialect_of(url) == "sqlite":
         return _sqlite_engine(url, "IMMEDIATE", mode="rwc", synchronous="FULL" if durable else "NORMAL")
-    # synchronous_commit stays on: without it a killed server forgets commits, a generation's CREATE TABLE among them,
-    # whereas SQLite's NORMAL forgets only when the machine itself stops
     engine = _postgres_engine(url, schema)
+    _wait_for_the_disk(engine)
     if schema:
         _make_schema_at_connect(engine, schema)
     return engine
@@ -129,6 +128,21 @@ def _postgres_engine(url: str, schema: str | None) -> Engine:
             "application_name": "refold",
         },
     )
+
+
+def _wait_for_the_disk(engine: Engine) -> None:
+    """Never commit asynchronously, though the server's default says so; a stronger setting stays.
+
+    Else a killed server forgets commits: what was acknowledged, or a generation's CREATE TABLE. (SQLite's NORMAL
+    forgets only when the machine itself stops.)
+    """
+
+    @event.listens_for(engine, "connect")
+    def _wait(connection: Any, _record: Any) -> None:
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.commit()
 
 
 def _make_schema_at_connect(engine: Engine, schema: str) -> None:

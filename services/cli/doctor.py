@@ -20,7 +20,8 @@ _EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encode
 
 def examine(settings: Settings) -> list[Check]:
     """All checks, in the order in which a start would meet them."""
-    return [check(settings) for check in (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _port, _weights)]
+    checks = (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _promises, _port, _weights)
+    return [check(settings) for check in checks]
 
 
 def _versions(settings: Settings) -> Check:
@@ -88,6 +89,12 @@ def _store(settings: Settings) -> Check:
         reason = " ".join(str(error).split())[:200]
         return Check("store", "bad", f"PostgreSQL does not answer: {reason}", "correct REFOLD_DATABASE_URL")
     return Check("store", "ok", f"PostgreSQL {found[0] if found else '?'}")
+
+
+def _promises(settings: Settings) -> Check:
+    from services.cli.doctor_promises import look_at_promises
+
+    return look_at_promises(settings)
 
 
 def _port(settings: Settings) -> Check:
