@@ -13,20 +13,31 @@ from sqlalchemy import make_url
 
 Fate = Literal["pass", "lose the commit", "lose the answer"]
 
+Decide = Callable[[int, bytes], Fate]
+
 _COMMIT = b"Q\x00\x00\x00\x0bCOMMIT\x00"
 _COMMITTED = b"COMMIT\x00"
 _LOOK_S = 0.2
 
 
+def pass_all(number: int, sent: bytes) -> Fate:
+    """Nothing is lost."""
+    return "pass"
+
+
 class CommitProxy:
-    """Relays connections to ``port`` of this machine. ``fate`` decides about each commit, given its number from 1."""
+    """Relays connections to ``port`` of this machine.
+
+    ``fate`` decides about each commit, given its number from 1 and what its connection sent since the last one.
+    """
 
     def __init__(self, port: int) -> None:
-        self.fate: Callable[[int], Fate] = lambda number: "pass"
+        self.fate: Decide = pass_all
         self.commits = 0
         self.lost: list[Fate] = []
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._accept, name="commit proxy")]
@@ -34,10 +45,9 @@ class CommitProxy:
 
     def url(self, database_url: str) -> str:
         """The same database, through the proxy."""
-        port = self._listener.getsockname()[1]
-        return make_url(database_url).set(port=port).render_as_string(hide_password=False)
+        return make_url(database_url).set(port=self.port).render_as_string(hide_password=False)
 
-    def begin(self, fate: Callable[[int], Fate]) -> None:
+    def begin(self, fate: Decide = pass_all) -> None:
         """Count commits from here on, and let ``fate`` decide."""
         with self._lock:
             self.commits, self.fate = 0, fate
@@ -64,21 +74,24 @@ class CommitProxy:
 
     def _relay(self, client: socket.socket) -> None:
         with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._target)) as server:
+            sent = b""
             while not self._closing.is_set():
                 ready, _, _ = select.select([client, server], [], [], _LOOK_S)
                 for source, sink in ((client, server), (server, client)):
                     if source in ready:
                         data = source.recv(1 << 16)
-                        if not data or (source is client and not self._let_pass(data, server)):
+                        sent = sent + data if source is client else sent
+                        if not data or (source is client and not self._let_pass(sent, data, server)):
                             return
                         sink.sendall(data)
+                        sent = b"" if sent.endswith(_COMMIT) else sent
 
-    def _let_pass(self, data: bytes, server: socket.socket) -> bool:
+    def _let_pass(self, sent: bytes, data: bytes, server: socket.socket) -> bool:
         if not data.endswith(_COMMIT):
             return True
         with self._lock:
             self.commits += 1
-            fate = self.fate(self.commits)
+            fate = self.fate(self.commits, sent)
             if fate != "pass":
                 self.lost.append(fate)
         if fate == "lose the answer":
@@ -99,10 +112,15 @@ def commit_proxy(port: int) -> Iterator[CommitProxy]:
         proxy.close()
 
 
-def every(stride: int) -> Callable[[int], Fate]:
+def only(at: int, loss: Fate) -> Decide:
+    """Commit number ``at`` is lost, or its answer."""
+    return lambda number, sent: loss if number == at else "pass"
+
+
+def every(stride: int) -> Decide:
     """Every ``stride``-th commit is lost, or its answer, in turns."""
 
-    def fate(number: int) -> Fate:
+    def fate(number: int, sent: bytes) -> Fate:
         if number % stride:
             return "pass"
         return "lose the commit" if number // stride % 2 else "lose the answer"

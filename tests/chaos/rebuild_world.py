@@ -23,6 +23,9 @@ from tests.chaos.rounds import BLOCKED_S
 from tests.contracts.engine_lab import TOY, Lab
 
 POLL_S = 0.03
+LEASE_S = 0.5
+"""Of the projector, which also gives a seal that long before it takes it for a leftover."""
+
 _EXPIRE = text("UPDATE leases SET expires_ms = 0 WHERE name = :name")
 
 
@@ -80,7 +83,7 @@ class RebuildWorld(ProjectorWorld):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
             stores = self.stores()
             log = stores.log()
-            projector = Projector([TOY], stores, log, lease_ttl_s=60, poll_s=POLL_S)
+            projector = Projector([TOY], stores, log, lease_ttl_s=LEASE_S, poll_s=POLL_S)
             await projector.start()
             await stopping.wait()
             await projector.stop()

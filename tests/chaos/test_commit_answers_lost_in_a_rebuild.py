@@ -18,11 +18,13 @@ from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
 from projections.rebuild import rebuild
-from tests.chaos.commit_proxy import CommitProxy, Fate, commit_proxy
+from tests.chaos.commit_proxy import CommitProxy, Fate, commit_proxy, only
 from tests.chaos.projector_world import check_toy, first_events
 from tests.contracts.engine_lab import TOY, Lab
 from tests.servers import PostgresServer
 
+SWAP = b"activated_ms="
+"""What the transaction sends that makes a generation active."""
 STRIDE = 1 if os.environ.get("REFOLD_CHAOS_ALL") else 4
 
 
@@ -34,13 +36,13 @@ def test_commit_answers_lost_in_a_rebuild(loss: Fate, postgres: PostgresServer) 
     with commit_proxy(postgres.port) as proxy:
         lab = Lab(Stores(proxy.url(postgres.new_database())))
         lab.archive(*first_events())
-        _fold_first(lab)
-        proxy.begin(lambda number: "pass")
+        fold_first(lab)
+        proxy.begin()
         rebuild(TOY, lab.stores, lab.log, processes=1)
         commits = proxy.commits
         for at in range(1, commits + 1, STRIDE):
             _rebuild_losing(lab, proxy, at, loss)
-        proxy.begin(lambda number: "pass")
+        proxy.begin()
         check_toy(lab)
         print(f"{commits} commits, lost: {proxy.lost}")
 
@@ -51,14 +53,11 @@ def test_the_answer_to_the_swap_is_lost(postgres: PostgresServer) -> None:
     with commit_proxy(postgres.port) as proxy:
         lab = Lab(Stores(proxy.url(postgres.new_database())))
         lab.archive(*first_events())
-        _fold_first(lab)
-        old = _active(lab)
-        swapping = _commit_of_the_swap(lab, proxy)
-        proxy.begin(lambda number: "lose the answer" if number == swapping else "pass")
-        before = _active(lab)
+        fold_first(lab)
+        proxy.begin(lambda number, sent: "lose the answer" if SWAP in sent else "pass")
         new = rebuild(TOY, lab.stores, lab.log, processes=1)
         assert proxy.lost == ["lose the answer"]
-        assert old.number < before.number < new.number == _active(lab).number
+        assert new.number == active_of(lab).number == 2
         assert new.state == "active"
         db = lab.stores.generation(new.name)
         assert not db.read_now(checkpoints.is_sealed)
@@ -67,13 +66,13 @@ def test_the_answer_to_the_swap_is_lost(postgres: PostgresServer) -> None:
 
 
 def _rebuild_losing(lab: Lab, proxy: CommitProxy, at: int, loss: Fate) -> None:
-    before = _active(lab)
-    proxy.begin(lambda number: loss if number == at else "pass")
+    before = active_of(lab)
+    proxy.begin(only(at, loss))
     try:
         built = rebuild(TOY, lab.stores, lab.log, processes=1, lease_ttl_s=0.5)
     except Transient:
         built = _again(lambda: rebuild(TOY, lab.stores, lab.log, processes=1, lease_ttl_s=0.5))
-    assert _active(lab).number == built.number
+    assert active_of(lab).number == built.number
     assert built.number > before.number
 
 
@@ -88,34 +87,15 @@ def _again(work: Callable[[], Generation]) -> Generation:
         time.sleep(0.05)
 
 
-def _commit_of_the_swap(lab: Lab, proxy: CommitProxy) -> int:
-    """The number of the commit, among those of a rebuild, that makes the new generation active."""
-    before, seen = _active(lab), 0
-
-    def look(number: int) -> Fate:
-        nonlocal seen
-        if not seen and _active(direct) != before:
-            seen = number - 1
-        return "pass"
-
-    direct = Lab.__new__(Lab)
-    direct.log = Stores(lab.stores.url).log()
-    proxy.begin(look)
-    rebuild(TOY, lab.stores, lab.log, processes=1)
-    direct.log.close()
-    assert seen
-    return seen
-
-
-def _active(lab: Lab) -> Generation:
+def active_of(lab: Lab) -> Generation:
     active = lab.log.read_now(lambda conn: generations.active(conn, TOY.name))
     assert active is not None
     return active
 
 
-def _fold_first(lab: Lab) -> None:
+def fold_first(lab: Lab) -> None:
     ensure_first_generation(TOY, lab.stores, lab.log, "test", 10)
-    db = lab.stores.generation(_active(lab).name)
+    db = lab.stores.generation(active_of(lab).name)
     for partition in lab.marks():
         folder = PartitionFolder.take_over(GenerationStore(TOY, db), ArchiveSource(lab.log), partition, "test")
         while folder.step().read:
