@@ -18,6 +18,8 @@ from events.errors import SetupError
 _ONE_PROCESS = 0x5EF01D
 """PostgreSQL advisory lock that lets one process migrate at a time; SQLite's write lock does the same."""
 
+_FIRST = "0001"
+
 _one_thread = threading.Lock()
 """Alembic hands its context to scripts through a global."""
 
@@ -25,14 +27,18 @@ _one_thread = threading.Lock()
 def migrate(db: Database, revision: str = "head") -> None:
     """Bring the log store up to ``revision``, in one transaction; nothing happens when it is there already.
 
-    May be called by several processes at once, and again after one was killed. Raises SetupError when the store was
-    migrated by a newer version of the code, and what ``Database.write_now`` raises.
+    May be called by several processes at once, and again after one was killed. A store that newer code has migrated is
+    left as it is, where code of this version can work on it beside that: during a rolling deploy, or after one was
+    taken back. Raises SetupError where it cannot, and what ``Database.write_now`` raises.
     """
-    db.write_now(lambda conn: _run(conn, command.upgrade, revision))
+    db.write_now(lambda conn: _run(conn, command.upgrade, revision, beside_newer=True))
 
 
 def downgrade(db: Database, revision: str) -> None:
-    """Take the log store back to ``revision`` (``base``: nothing is left), in one transaction."""
+    """Take the log store back to ``revision`` (``base``: nothing is left), in one transaction.
+
+    Raises SetupError when newer code has migrated it.
+    """
     db.write_now(lambda conn: _run(conn, command.downgrade, revision))
 
 
@@ -45,7 +51,7 @@ def _current(conn: Connection) -> str | None:
     return MigrationContext.configure(conn).get_current_revision()
 
 
-def _run(conn: Connection, step: Callable[[Config, str], None], revision: str) -> None:
+def _run(conn: Connection, step: Callable[[Config, str], None], revision: str, *, beside_newer: bool = False) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = conn
@@ -55,8 +61,16 @@ def _run(conn: Connection, step: Callable[[Config, str], None], revision: str) -
         known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
         stored = _current(conn)
         if stored is not None and stored not in known:
+            if beside_newer and _needs(conn) in known:
+                return
             raise SetupError(
                 f"the store was migrated to {stored} by a newer Refold, which this one does not know: "
                 "upgrade Refold, or restore a backup"
             )
         step(config, revision)
+
+
+def _needs(conn: Connection) -> str:
+    """The oldest revision that code must know to work on this store: that of the last migration that says so."""
+    needs = text("SELECT value FROM log_config WHERE name = 'needs_revision'")
+    return str(conn.execute(needs).scalar() or _FIRST)

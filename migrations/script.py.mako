@@ -11,6 +11,10 @@ branch_labels = None
 depends_on = None
 
 
+# Processes of the code before go on beside this one: add, do not change or drop. Where that cannot be, write
+# ('needs_revision', revision) into log_config, so that they refuse to start.
+
+
 def upgrade() -> None:
     ${upgrades if upgrades else "..."}
 

@@ -102,13 +102,27 @@ def test_a_killed_migration_leaves_nothing_and_can_be_run_again(stores: Stores, 
     assert names(db) == {*metadata.tables, "alembic_version"}
 
 
-def test_a_store_of_a_newer_version_is_left_alone(db: Database) -> None:
+def from_the_future(conn: Connection) -> None:
+    conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+
+def test_older_code_works_on_a_store_beside_newer_code(db: Database) -> None:
+    """During a rolling deploy, and after one was taken back; the migration that it does not know stays."""
     migrate(db)
-
-    def from_the_future(conn: Connection) -> None:
-        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-
     db.write_now(from_the_future)
+    before = db.read_now(shape)
+    migrate(db)
+    assert current(db) == "9999"
+    assert db.read_now(shape) == before
+    with pytest.raises(SetupError, match="newer Refold"):
+        downgrade(db, "0001")
+
+
+def test_a_store_that_needs_newer_code_is_left_alone(db: Database) -> None:
+    migrate(db)
+    db.write_now(from_the_future)
+    needs = text("INSERT INTO log_config (name, value) VALUES ('needs_revision', '9999')")
+    db.write_now(lambda conn: conn.execute(needs))
     with pytest.raises(SetupError, match="newer Refold"):
         migrate(db)
 

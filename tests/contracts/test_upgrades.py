@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import BigInteger, Boolean, Column, Connection, Double, MetaData, Table, Text, exists, func, select
 
+from events.archive.unknown_types import read_unknown
 from events.database import Database, Stores
-from events.errors import Refused
+from events.errors import Refused, Transient
+from events.event import Recorded
+from events.registry import EventType
+from events.types.base import Payload
 from migrations import current, downgrade, migrate
 from projections import generations
 from projections.engine import checkpoints, ownership
 from projections.engine.birth import ensure_first_generation
 from projections.engine.dead_letters import list_letters
 from projections.engine.projector import Projector
-from projections.projection import Projection
+from projections.projection import Json, Projection, Put, Rows, read_model_table
+from projections.queries.tasks import task_document
 from projections.read_models import Read, ReadModels
 from projections.rebuild import drop_old, rebuild, rollback
 from projections.registry import PROJECTIONS
@@ -88,6 +94,8 @@ def states(log: Database, name: str) -> dict[int, str]:
 
 def test_a_store_of_a_former_version_migrates_up_and_is_what_it_was(old: Stores, log: Database) -> None:
     revision = current(log)
+    unknown = {one.type: one.events for one in log.read_now(partial(read_unknown, limit=100, org="acme"))}
+    assert unknown == {"goal.set": 6, "step.rated": 1}, "what was unknown before they were counted"
     for projection in PROJECTIONS.values():
         before = rows_of(old, log, projection).value
         rebuild(projection, old, log)
@@ -115,6 +123,45 @@ def test_a_renamed_column_and_a_required_field(old: Stores, log: Database) -> No
         assert rows_of(old, log, GOALS, "globex").value == {"task/plain": ("of another organisation", "nobody", 0)}
         assert states(log, "goals") == {1: "retired", 2: "active"}
         assert [one.number for one in drop_old("goals", old, log, keep=0)] == [1]
+
+
+def test_any_query_of_a_read_is_answered_by_tables_of_another_shape(old: Stores, log: Database) -> None:
+    """Conditions, order, joins, counts; columns that are new, renamed or JSON; a table that is not there yet."""
+    metadata = MetaData()
+    goals = read_model_table(
+        metadata, "aims", Column("aim", Text, info={"was": ("objective", "goal")}), Column("tags", Json),
+        Column("weight", Double), Column("done", BigInteger), was=("objectives", "goals"),
+    )  # fmt: skip
+    more = read_model_table(metadata, "more", Column("item", Text, primary_key=True), Column("sure", Boolean))
+    projection = Projection("aims", 1, (goals, more), frozenset({"step.completed"}), lambda *_: [], replaces=("goals",))
+
+    def work(conn: Connection) -> list[Any]:
+        of_acme = goals.c.org == "acme"
+        pair = goals.outerjoin(more, (goals.c.org == more.c.org) & (goals.c.key == more.c.key))
+        joined = select(goals.c.aim, more.c.sure).select_from(pair).where(of_acme, goals.c.aim == "ship it")
+        weighty = select(func.count()).select_from(goals).where(goals.c.weight > 0.5)
+        return [
+            [row.aim for row in conn.execute(select(goals).where(of_acme, goals.c.done < 1).order_by(goals.c.aim))],
+            conn.execute(select(goals).where(of_acme, goals.c.aim == "ship it")).mappings().one()["tags"],
+            [tuple(row) for row in conn.execute(joined)],
+            conn.execute(weighty).scalar_one(),
+            conn.execute(select(func.sum(goals.c.done)).where(of_acme, goals.c.aim.is_not(None))).scalar_one(),
+            conn.execute(select(exists().where(more.c.item == "x"))).scalar_one(),
+            conn.execute(select(more)).all(),
+        ]
+
+    found = asyncio.run(read(old, log, projection, work)).value
+    assert found[0] == ["first", "now"]
+    assert found[1:] == [None, [("ship it", None)], 0, 2, False, []]
+
+
+def test_what_cannot_be_read_of_other_code_is_told_and_passes(old: Stores, log: Database) -> None:
+    def work(conn: Connection) -> Any:
+        return [row.done + row.weight for row in conn.execute(select(table))]
+
+    table = read_model_table(MetaData(), "goals", Column("done", BigInteger), Column("weight", BigInteger))
+    with pytest.raises(Transient, match="goals__g1 was made by other code"):
+        asyncio.run(read(old, log, Projection("goals", 2, (table,), frozenset({"step.completed"}), list), work))
 
 
 def test_rolled_back_the_former_code_reads_and_folds_on(old: Stores, log: Database) -> None:
@@ -199,6 +246,33 @@ def test_what_was_parked_is_picked_up_in_order_by_code_that_can_take_it(old: Sto
         rebuild(GOALS, old, log)
         assert letters_of(old, log, GOALS) == []
         assert rows_of(old, log, GOALS).value == ACME_AFTER
+
+
+def test_a_type_that_becomes_known_is_picked_up_from_the_start(old: Stores, log: Database) -> None:
+    """C12: `step.rated` was stored and ignored; the run that it belongs to is finished all the same."""
+    ratings = read_model_table(MetaData(), "ratings", Column("stars", BigInteger), Column("done", BigInteger))
+
+    def apply(recorded: Recorded, rows: Rows) -> list[Put]:
+        row = dict(rows.get("ratings") or {"stars": None, "done": 0})
+        if isinstance(recorded.payload, Rated):
+            return [Put("ratings", row | {"stars": recorded.payload.stars})]
+        return [Put("ratings", row | {"done": row["done"] + 1})]
+
+    document = partial(task_document, org="acme", task="unknown", now=datetime(2026, 3, 2, tzinfo=UTC))
+    before = asyncio.run(read(old, log, PROJECTIONS["task_state"], document)).value
+    assert before is not None and before["status"] == "completed"
+    assert letters_of(old, log, PROJECTIONS["task_state"]) == []
+    projection = Projection("ratings", 1, (ratings,), frozenset({"step.rated", "step.completed"}), apply)
+    with knowing(EventType("step.rated", Rated, "task", version=3, upcast={1: dict, 2: dict})):
+        rebuild(projection, old, log, verify=True)
+        rated = {"task/unknown": (5, 1), "task/plain": (None, 2)}
+        assert rows_of(old, log, projection).value == rated | dict.fromkeys(("task/newer", "task/poison"), (None, 1))
+
+
+class Rated(Payload, frozen=True, kw_only=True):
+    """A type that the former version did not know."""
+
+    stars: int
 
 
 def test_a_worker_of_other_code_says_stale_once_and_folds_nothing(
