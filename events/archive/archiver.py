@@ -40,6 +40,7 @@ _CHECKS = 64
 """Partitions that are checked after a wait without an answer."""
 _TRIM_EVERY_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_TELL_EVERY_S = 60.0
 
 Batches = Mapping[int, list[store.Entry]]
 
@@ -63,6 +64,7 @@ class Archiver:
         self._untrimmed: set[int] = set()
         self._checked = 0
         self._trimmed_at = 0.0
+        self._told_at = -_TELL_EVERY_S
         self._open_at, self._pause_s = 0.0, _FIRST_PAUSE_S
         self._received_ms = 0
 
@@ -197,12 +199,19 @@ class Archiver:
         try:
             advanced = await self._db.write(work)
         except Fenced as fenced:
-            logger.info("another archiver is at work: %s", fenced)
+            self._tell_of_another(fenced)
             self._marks = await self._db.read(read_watermarks)
             return
         self._marks.update(advanced)
         self._untrimmed.update(advanced)
         await self._wake(advanced)
+
+    def _tell_of_another(self, fenced: Fenced) -> None:
+        """Now and then: two of them, in a rolling deploy say, meet all the time, and no harm is done."""
+        now = time.monotonic()
+        if now - self._told_at > _TELL_EVERY_S:
+            self._told_at = now
+            logger.info("another archiver is at work: %s", fenced)
 
     async def _wake(self, advanced: Mapping[int, Position]) -> None:
         async def publish(node: Redis) -> None:
