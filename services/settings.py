@@ -91,7 +91,7 @@ class Settings:
     database_url: str = _setting("REFOLD_DATABASE_URL", "", _database_url)
     """Where the archive and the read models are; empty: SQLite files under ``data``."""
     redis_url: str = _setting("REDIS_URL", "", _redis_url)
-    """Where the log is; empty: a Redis of our own under ``data``."""
+    """Where the log is: a Redis, or any nodes of a Redis Cluster; empty: a Redis of our own under ``data``."""
     partitions: int = _setting("REFOLD_PARTITIONS", 0, _whole(1, 1024))
     """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)

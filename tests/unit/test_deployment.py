@@ -7,10 +7,12 @@ import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from events.log.address import node_urls
 from services.roles import ROLES
 from services.settings import Settings
 
@@ -85,3 +87,39 @@ def test_other_extras_are_installed_though_the_set_up_was_done(tmp_path: Path) -
     assert "'.[embeddings]'" in would_run("EXTRAS=[embeddings]")
     (tmp_path / ".venv" / ".installed-embeddings").touch()
     assert "pip install" not in would_run("EXTRAS=[embeddings]")
+
+
+# --- on a Redis Cluster ----------------------------------------------------------------------------------------------
+
+CLUSTER: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.cluster.yml").read_text())
+NODES = {name: service for name, service in CLUSTER["services"].items() if "ipv4_address" in str(service)}
+
+
+def test_each_node_of_the_cluster_keeps_its_data_and_its_address() -> None:
+    assert set(NODES) == {"redis", *(f"redis-{number}" for number in range(2, 7))}
+    places = {name: service["networks"]["default"]["ipv4_address"] for name, service in NODES.items()}
+    assert len(set(places.values())) == len(NODES)
+    commands = {" ".join(service["command"].split()) for service in NODES.values()}
+    [command] = commands
+    for option in ("--cluster-enabled yes", "--appendfsync always", "--maxmemory-policy noeviction", "--masterauth"):
+        assert option in command
+    volumes = [volume for name, service in NODES.items() if name != "redis" for volume in service["volumes"]]
+    assert {volume.partition(":")[0] for volume in volumes} == set(CLUSTER["volumes"])
+    maker = CLUSTER["services"]["redis-cluster"]
+    assert all(f"{place}:6379" in maker["command"] for place in places.values())
+    assert set(maker["depends_on"]) == set(NODES)
+
+
+def test_everything_of_ours_waits_for_the_cluster_and_is_told_of_several_nodes() -> None:
+    for name in ROLES:
+        service = CLUSTER["services"][name]
+        assert service["depends_on"] == {"redis-cluster": {"condition": "service_completed_successfully"}}
+        url = re.sub(r"\$\{.*?\}", "secret", service["environment"]["REDIS_URL"])
+        hosts = [urlsplit(one).hostname for one in node_urls(Settings.read({"REDIS_URL": url}).redis_url)]
+        assert len(hosts) > 1 and set(hosts) <= set(NODES)
+
+
+def test_the_clusters_passwords_come_from_outside() -> None:
+    for service in CLUSTER["services"].values():
+        for variable, value in service.get("environment", {}).items():
+            assert re.search(r"\$\{\w+:\?", value), variable

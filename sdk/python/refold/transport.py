@@ -15,6 +15,7 @@ from refold.address import is_inbox, shown
 from refold.answers import Answer, Answered, Away, Outcome, TooLarge, read_answer
 from refold.envelope import flat
 from refold.errors import NotFound, RefoldError, Unavailable
+from refold.nodes import HOPS, Nodes
 
 INBOX = "refold:inbox"
 _EVENTS = "/v1/events"
@@ -129,24 +130,44 @@ class InboxTransport:
     """The Redis inbox, sync. An entry is in when Redis has it; what the door makes of it is not answered here."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        redis = _redis()
-        self._client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
-        self._unsendable = (redis.DataError,)
-        self._errors = (redis.RedisError, OSError)
+        self._redis = _redis()
+        self._timeout_s = timeout_s
+        self._nodes = Nodes(url)
+        self._client = self._open(self._nodes.url)
+        self._errors = (self._redis.RedisError, OSError)
         self._url = url
 
     def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
+        for _ in range(HOPS):
+            answer = self._add(lines)
+            if answer is not None:
+                return answer
+        return _astray(self._url)
+
+    def _add(self, lines: list[bytes]) -> Answer | None:
+        """None where the inbox is at another node, to which the client has gone now."""
         try:
             pipeline = self._client.pipeline(transaction=False)
             for line in lines:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             pipeline.execute()
-        except self._unsendable as error:
+        except self._redis.DataError as error:
             return _cannot_be_sent(error, len(lines))
+        except self._redis.exceptions.MovedError as moved:
+            self._go(self._nodes.follow(moved.host, moved.port))
+            return None
         except self._errors as error:
+            self._go(self._nodes.another())
             return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
+
+    def _open(self, url: str) -> Any:
+        return self._redis.Redis.from_url(url, socket_timeout=self._timeout_s, socket_connect_timeout=self._timeout_s)
+
+    def _go(self, url: str) -> None:
+        self._client.close()
+        self._client = self._open(url)
 
     def get(self, path: str, params: dict[str, Any]) -> Any:
         """Not possible. Raises RefoldError."""
@@ -161,24 +182,45 @@ class AsyncInboxTransport:
     """The Redis inbox, async."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        redis = _redis()
-        self._client = redis.asyncio.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
-        self._unsendable = (redis.DataError,)
-        self._errors = (redis.RedisError, OSError)
+        self._redis = _redis()
+        self._timeout_s = timeout_s
+        self._nodes = Nodes(url)
+        self._client = self._open(self._nodes.url)
+        self._errors = (self._redis.RedisError, OSError)
         self._url = url
 
     async def send(self, lines: list[bytes]) -> Answer:
         """Publish events, each one JSON object, in order."""
+        for _ in range(HOPS):
+            answer = await self._add(lines)
+            if answer is not None:
+                return answer
+        return _astray(self._url)
+
+    async def _add(self, lines: list[bytes]) -> Answer | None:
+        """None where the inbox is at another node, to which the client has gone now."""
         try:
             pipeline = self._client.pipeline(transaction=False)
             for line in lines:
                 pipeline.xadd(INBOX, flat(orjson.loads(line)))
             await pipeline.execute()
-        except self._unsendable as error:
+        except self._redis.DataError as error:
             return _cannot_be_sent(error, len(lines))
+        except self._redis.exceptions.MovedError as moved:
+            await self._go(self._nodes.follow(moved.host, moved.port))
+            return None
         except self._errors as error:
+            await self._go(self._nodes.another())
             return _no_answer(self._url, error)
         return Answered([Outcome("delivered", "accepted")] * len(lines))
+
+    def _open(self, url: str) -> Any:
+        options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
+        return self._redis.asyncio.Redis.from_url(url, **options)
+
+    async def _go(self, url: str) -> None:
+        await self._client.aclose()
+        self._client = self._open(url)
 
     async def get(self, path: str, params: dict[str, Any]) -> Any:
         """Not possible. Raises RefoldError."""
@@ -245,6 +287,10 @@ def _problem(response: httpx.Response) -> str:
     return (
         str(value.get("detail") or value.get("title") or value)[:300] if isinstance(value, dict) else str(value)[:300]
     )
+
+
+def _astray(url: str) -> Away:
+    return Away(f"the nodes of the Redis Cluster at {shown(url)} do not agree on where the inbox is")
 
 
 def _no_answer(url: str, error: Exception) -> Away:
