@@ -1,12 +1,12 @@
 """The rows in which two generations of a read model differ, table by table; each side on a snapshot of its own.
 
 Both sides are read in the order of their keys and merged, so that memory does not grow with them. What their tables
-look like is asked of the stores, not of any code: the two may have been made by different versions.
+look like is asked of the stores, since different versions may have made them; the code tells what was renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, Text, collate, func, select
 
 from projections.engine import tables as engine_tables
-from projections.projection import Json, Projection
+from projections.projection import WAS, Json, Projection
 from projections.scope import Scope
 
 FIRST = 5
@@ -35,6 +35,14 @@ class Retyped:
     column: str
     live: str
     new: str
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A column that the live generation has under its former name."""
+
+    column: str
+    was: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,8 @@ class RowDiff:
 class TableDiff:
     """One table. ``state``: compared; new (the live generation lacks it); gone; rekeyed (its primary key differs).
 
-    ``added``, ``changed`` and ``removed`` count keys, on the columns that both sides have with one type.
+    ``was`` is the name of it in the live generation, where that is another one. ``added``, ``changed`` and ``removed``
+    count keys, on the columns that both sides have with one type.
     """
 
     table: str
@@ -73,12 +82,14 @@ class TableDiff:
     columns_new: list[str] = field(default_factory=list)
     columns_gone: list[str] = field(default_factory=list)
     columns_retyped: list[Retyped] = field(default_factory=list)
+    columns_renamed: list[Renamed] = field(default_factory=list)
+    was: str = ""
 
     @property
     def differs(self) -> bool:
         """Whether a row or the shape of the table would be another one."""
-        shape = self.columns_new or self.columns_gone or self.columns_retyped or self.state != "compared"
-        return bool(shape or self.added or self.changed or self.removed)
+        columns = self.columns_new or self.columns_gone or self.columns_retyped or self.columns_renamed
+        return bool(columns or self.was or self.state != "compared" or self.added or self.changed or self.removed)
 
 
 @dataclass(frozen=True)
@@ -99,107 +110,120 @@ class Diff:
 
 
 def compare(live: Connection, new: Connection, projection: Projection, scope: Scope, first: int = FIRST) -> Diff:
-    """Compare two generations within a scope. ``projection`` is the code that made ``new``; it tells what is JSON."""
+    """Compare two generations within a scope. ``projection`` is the code that made ``new``."""
     left, right = _tables(live), _tables(new)
+    code = {str(table.name): table for table in projection.tables}
+    was = {name: former for name, table in code.items() if name not in left and (former := _former(table, left))}
     diffs: list[TableDiff] = []
     rows: list[RowDiff] = []
-    for name in sorted(left.keys() | right.keys()):
-        sides = _Sides(live, new, left.get(name), right.get(name), scope, _jsons(projection, name))
-        diffs.append(sides.compare(name, first))
+    for name in sorted((left.keys() - set(was.values())) | right.keys()):
+        old = left.get(was.get(name, name))
+        sides = _Sides(
+            None if old is None else _Side(live, old, code.get(name), scope),
+            _Side(new, right[name], code.get(name), scope) if name in right else None,
+        )
+        diffs.append(sides.compare(TableDiff(name, was=was.get(name, "")), first))
         rows += [sides.row(name, key) for key in sides.first]
     return Diff(tuple(diffs), tuple(rows))
 
 
-class _Sides:
-    """One table on both sides."""
+class _Side:
+    """One table of one generation, its columns under the names that the code has for them."""
 
-    def __init__(
-        self,
-        live: Connection,
-        new: Connection,
-        left: Table | None,
-        right: Table | None,
-        scope: Scope,
-        jsons: frozenset[str],
-    ) -> None:
-        self._live, self._new = live, new
-        self._left, self._right = left, right
-        self._scope = scope
-        self._jsons = jsons
-        self._compared: list[str] = []
-        self.first: list[_Key] = []
+    def __init__(self, conn: Connection, table: Table, code: Table | None, scope: Scope) -> None:
+        self._conn, self._scope = conn, scope
+        has = table.columns.keys()
+        columns = [] if code is None else list(code.columns)
+        self.renamed = {str(c.name): was for c in columns if c.name not in has and (was := _former(c, has))}
+        now = {was: name for name, was in self.renamed.items()}
+        self._jsons = frozenset(str(column.name) for column in columns if isinstance(column.type, Json))
+        self.columns = {now.get(str(column.name), str(column.name)): column for column in table.columns}
+        self.types = {name: str(column.type) for name, column in self.columns.items()}
+        self.key = [now.get(str(column.name), str(column.name)) for column in table.primary_key.columns]
+        self._table = table
 
-    def compare(self, name: str, first: int) -> TableDiff:
-        left, right, diff = self._left, self._right, TableDiff(name)
-        if left is None or right is None or _key(left) != _key(right):
-            diff.state = "new" if left is None else "gone" if right is None else "rekeyed"
-            diff.live_rows, diff.new_rows = self._count(self._live, left), self._count(self._new, right)
-            diff.added, diff.removed = (diff.new_rows, diff.live_rows) if diff.state != "rekeyed" else (0, 0)
-            return diff
-        types = [{column.name: str(column.type) for column in table.columns} for table in (left, right)]
-        both = [column for column in types[0] if column in types[1]]
-        diff.columns_gone = [column for column in types[0] if column not in types[1]]
-        diff.columns_new = [column for column in types[1] if column not in types[0]]
-        diff.columns_retyped = [Retyped(c, types[0][c], types[1][c]) for c in both if types[0][c] != types[1][c]]
-        told_only = _TOLD_ONLY if name == _DEAD_LETTERS else ()
-        self._compared = [c for c in both if types[0][c] == types[1][c] and c not in told_only]
-        self._merge(diff, first)
-        return diff
-
-    def _merge(self, diff: TableDiff, first: int) -> None:
-        for key, old, new in _merged(self._rows(self._live, self._left), self._rows(self._new, self._right)):
-            diff.live_rows += old is not None
-            diff.new_rows += new is not None
-            if old == new:
-                continue
-            diff.added += old is None
-            diff.removed += new is None
-            diff.changed += old is not None and new is not None
-            if len(self.first) < first:
-                self.first.append(key)
-
-    def row(self, name: str, key: _Key) -> RowDiff:
-        """One row that differs, field by field: all of it where one side lacks it."""
-        old, new = self._row(self._live, self._left, key), self._row(self._new, self._right, key)
-        if old is not None and new is not None:
-            fields = [FieldDiff(c, old[c], new[c]) for c in self._compared if old[c] != new[c]]
-            return RowDiff(name, key, "changed", tuple(fields))
-        there = {**(old or {}), **(new or {})}
-        fields = [
-            FieldDiff(column, (old or {}).get(column), (new or {}).get(column))
-            for column, value in there.items()
-            if value is not None and column not in ("traceback", *_names(self._left))
-        ]
-        return RowDiff(name, key, "added" if old is None else "removed", tuple(fields))
-
-    def _rows(self, conn: Connection, table: Table | None) -> Iterator[tuple[_Key, tuple[Any, ...]]]:
-        assert table is not None
-        names = _names(table)
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[_Key, tuple[Any, ...]]]:
+        """Key and columns of each row, in the order of the keys."""
         query = (
-            select(*(table.c[name] for name in (*names, *self._compared)))
-            .where(self._scope.condition(table))
-            .order_by(*(_ordered(conn, table.c[name]) for name in names))
+            select(*(self.columns[name].label(f"c{index}") for index, name in enumerate((*self.key, *columns))))
+            .where(self._scope.condition(self._table))
+            .order_by(*(_ordered(self._conn, self.columns[name]) for name in self.key))
             .execution_options(yield_per=_PAGE)
         )
-        for row in conn.execute(query):
-            yield tuple(row[: len(names)]), tuple(row[len(names) :])
+        count = len(self.key)
+        for row in self._conn.execute(query):
+            yield tuple(row[:count]), tuple(row[count:])
 
-    def _row(self, conn: Connection, table: Table | None, key: _Key) -> Mapping[str, Any] | None:
-        assert table is not None
-        query = select(table)
-        for name, value in zip(_names(table), key, strict=True):
-            query = query.where(table.c[name] == value)
-        row = conn.execute(query).mappings().first()
-        return None if row is None else {str(name): self._shown(str(name), value) for name, value in row.items()}
+    def row(self, key: _Key) -> dict[str, Any] | None:
+        """One row."""
+        query = select(*self.columns.values())
+        for name, value in zip(self.key, key, strict=True):
+            query = query.where(self.columns[name] == value)
+        found = self._conn.execute(query).first()
+        return (
+            None if found is None else {n: self._shown(n, value) for n, value in zip(self.columns, found, strict=True)}
+        )
+
+    def count(self) -> int:
+        """How many rows there are."""
+        query = select(func.count()).select_from(self._table).where(self._scope.condition(self._table))
+        return int(self._conn.execute(query).scalar_one())
 
     def _shown(self, column: str, value: Any) -> Any:
         return orjson.loads(value) if column in self._jsons and isinstance(value, str) else value
 
-    def _count(self, conn: Connection, table: Table | None) -> int:
-        if table is None:
-            return 0
-        query = select(func.count()).select_from(table).where(self._scope.condition(table))
-        return int(conn.execute(query).scalar_one())
+
+class _Sides:
+    """One table on both sides, or on the one that has it. ``first`` are the keys of the first rows that differ."""
+
+    def __init__(self, live: _Side | None, new: _Side | None) -> None:
+        self._live, self._new = live, new
+        self._compared: list[str] = []
+        self.first: list[_Key] = []
+
+    def compare(self, diff: TableDiff, first: int) -> TableDiff:
+        """Fill in what differs."""
+        live, new = self._live, self._new
+        if live is None or new is None or _key_types(live) != _key_types(new):
+            diff.state = "new" if live is None else "gone" if new is None else "rekeyed"
+            diff.live_rows, diff.new_rows = live.count() if live else 0, new.count() if new else 0
+            diff.added, diff.removed = (diff.new_rows, diff.live_rows) if diff.state != "rekeyed" else (0, 0)
+            return diff
+        was, then = live.types, new.types
+        diff.columns_gone = [column for column in was if column not in then]
+        diff.columns_new = [column for column in then if column not in was]
+        both = [column for column in was if column in then]
+        diff.columns_retyped = [Retyped(c, was[c], then[c]) for c in both if was[c] != then[c]]
+        diff.columns_renamed = [Renamed(column, former) for column, former in live.renamed.items()]
+        told_only = _TOLD_ONLY if diff.table == _DEAD_LETTERS else ()
+        self._compared = [c for c in both if was[c] == then[c] and c not in told_only]
+        for key, old, other in _merged(live.rows(self._compared), new.rows(self._compared)):
+            self._count(diff, old, other)
+            if old != other and len(self.first) < first:
+                self.first.append(key)
+        return diff
+
+    def row(self, name: str, key: _Key) -> RowDiff:
+        """One row that differs, field by field: all of it where one side lacks it."""
+        assert self._live is not None
+        assert self._new is not None
+        old, new = self._live.row(key), self._new.row(key)
+        if old is not None and new is not None:
+            fields = [FieldDiff(c, old[c], new[c]) for c in self._compared if old[c] != new[c]]
+            return RowDiff(name, key, "changed", tuple(fields))
+        fields = [
+            FieldDiff(column, (old or {}).get(column), (new or {}).get(column))
+            for column, value in (old or new or {}).items()
+            if value is not None and column not in ("traceback", *self._live.key)
+        ]
+        return RowDiff(name, key, "added" if old is None else "removed", tuple(fields))
+
+    def _count(self, diff: TableDiff, old: object, new: object) -> None:
+        diff.live_rows += old is not None
+        diff.new_rows += new is not None
+        diff.added += old is None
+        diff.removed += new is None
+        diff.changed += old is not None and new is not None and old != new
 
 
 def _merged(
@@ -228,19 +252,16 @@ def _tables(conn: Connection) -> dict[str, Table]:
     return {name: table for name, table in metadata.tables.items() if name not in own}
 
 
-def _names(table: Table | None) -> Sequence[str]:
-    return [] if table is None else [str(column.name) for column in table.primary_key.columns]
+def _key_types(side: _Side) -> list[tuple[str, str]]:
+    return [(name, side.types[name]) for name in side.key]
 
 
-def _key(table: Table) -> list[tuple[str, str]]:
-    return [(str(column.name), str(column.type)) for column in table.primary_key.columns]
+def _former(item: Table | Column[Any], there: Container[str]) -> str:
+    """The newest of a table's or column's former names that is there, or nothing."""
+    was = item.info.get(WAS, ())
+    return next((name for name in ((was,) if isinstance(was, str) else was) if name in there), "")
 
 
 def _ordered(conn: Connection, column: Column[Any]) -> ColumnElement[Any]:
     # as Python compares strings, whatever collation the database has
     return collate(column, "C") if conn.dialect.name == "postgresql" and isinstance(column.type, Text) else column
-
-
-def _jsons(projection: Projection, name: str) -> frozenset[str]:
-    columns = [column for table in projection.tables if table.name == name for column in table.columns]
-    return frozenset(str(column.name) for column in columns if isinstance(column.type, Json))

@@ -247,6 +247,8 @@ def print_diff(result: dict[str, Any]) -> None:
 def _shape(table: dict[str, Any]) -> str:
     told = {"new": "a new table", "gone": "the table goes", "rekeyed": "another primary key: rows not compared"}
     said = [told[table["state"]]] if table["state"] in told else []
+    said += [f"was {table['was']}"] if table["was"] else []
+    said += [f"column {one['column']} was {one['was']}" for one in table["columns_renamed"]]
     said += [f"new column {name}" for name in table["columns_new"]]
     said += [f"column {name} goes" for name in table["columns_gone"]]
     said += [f"{one['column']}: {one['live']} -> {one['new']}, not compared" for one in table["columns_retyped"]]

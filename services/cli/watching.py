@@ -20,8 +20,9 @@ def watch(
 
     Ctrl-C ends the watching: with how far they were, and what ``leave`` says becomes of them.
     """
-    jobs = {name: client.get(path) for name, path in paths.items()}
+    jobs: dict[str, dict[str, Any]] = {}
     try:
+        jobs |= {name: client.get(path) for name, path in paths.items()}
         with progress("events") as bars:
             lines = {name: bars.add_task(describe(name), total=None, rate="-") for name in jobs}
             while True:

@@ -19,7 +19,7 @@ from projections.task.tables import TASKS
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
 EVENTS = 600
-SLOWLY = "50"
+SLOWLY = "20"
 """Events a second at which a rebuild takes long enough to be interrupted."""
 
 
@@ -147,7 +147,7 @@ def test_a_rebuild_is_watched_and_cancelled(instance: Instance) -> None:
 def test_one_of_several_is_cancelled_and_the_others_go_on(instance: Instance) -> None:
     names = ["beliefs", "settlements"]
     before = {name: generation(instance, name) for name in names}
-    begun = instance.http.post("/v1/projections/rebuild", json={"projections": names, "rate": 200}).json()["items"]
+    begun = instance.http.post("/v1/projections/rebuild", json={"projections": names, "rate": 80}).json()["items"]
     assert [one["projection"] for one in begun] == names
     until(lambda: folding(instance, "/v1/projections/beliefs/rebuild"))
     assert instance.http.delete("/v1/projections/beliefs/rebuild").status_code == 202

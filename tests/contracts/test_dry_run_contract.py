@@ -19,8 +19,9 @@ from sqlalchemy import BigInteger, Column, MetaData, Text, update
 from events.database import Stores
 from events.errors import Refused
 from events.event import Recorded
+from events.types.thought import NoteWritten
 from projections import generations
-from projections.diff import TableDiff, compare
+from projections.diff import FieldDiff, TableDiff, compare
 from projections.dry_run import DryRun, dry_run
 from projections.engine import ownership
 from projections.engine.birth import create_store
@@ -144,6 +145,29 @@ def test_tables_of_another_shape_are_compared_where_they_can_be(lab: Lab) -> Non
     assert [one.column for one in tallies.columns_retyped] == ["events"]
     # the one column that both have in one form is equal
     assert (tallies.state, counts(tallies), tallies.differs) == ("compared", (0, 0, 0), True)
+
+
+def test_what_was_renamed_is_compared_under_its_new_name(lab: Lab) -> None:
+    lab.archive(*(note(f"e{i}", f"t{i}", f"n{i % 2}", {"number": i}) for i in range(4)))
+    fold_active(lab)
+    notes = read_model_table(
+        MetaData(), "remarks",
+        Column("title", Text, primary_key=True, info={"was": ("heading", "name")}),
+        Column("text", Json, info={"was": "content"}), Column("version", BigInteger), was=("jottings", "notes"),
+    )  # fmt: skip
+
+    def renamed(recorded: Recorded, rows: Rows) -> Any:
+        assert isinstance(recorded.payload, NoteWritten)
+        text = "other" if recorded.event.id == "e3" else recorded.payload.content
+        yield Put("remarks", {"title": recorded.payload.key, "text": text, "version": 1})
+
+    found = dry_run(Projection("toy", 2, (notes,), frozenset({"note.written"}), renamed), lab.stores, lab.log).diff
+    remarks = next(table for table in found.tables if table.table == "remarks")
+    assert (remarks.was, remarks.state, counts(remarks)) == ("notes", "compared", (0, 1, 0))
+    assert {(one.column, one.was) for one in remarks.columns_renamed} == {("title", "name"), ("text", "content")}
+    assert "notes" not in {table.table for table in found.tables}
+    (row,) = [row for row in found.first if row.table == "remarks"]
+    assert (row.key, row.fields) == (("default", "task/t3", "n1"), (FieldDiff("text", {"number": 3}, "other"),))
 
 
 def test_keys_of_any_characters_are_put_in_one_order(lab: Lab) -> None:
