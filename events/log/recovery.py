@@ -165,10 +165,10 @@ async def _reopen(
     watermark = await db.write(
         lambda conn: store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=ended_ms)
     )
-    closed = await _CLOSE.run(redis, keys[:4], epoch)
+    closed, archived = await _CLOSE.run(redis, keys[:4], epoch)
     epochs = (await db.read(read_epochs))[partition]
     ends = {ended: n for ended, n in epochs.items() if n is not None}
-    found = await survey(redis, db, partition, ends)
+    found = await survey(redis, db, partition, ends, Position(health.epoch, archived))
     if found.refusals:
         await db.write(lambda conn: keep_refusals(conn, found.refusals))
     answer = await _REOPEN.run(

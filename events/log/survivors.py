@@ -19,7 +19,7 @@ from events.archive.schema import refused_events
 from events.clock import now_ms
 from events.codec import to_cloudevent
 from events.database import Database
-from events.event import Event
+from events.event import Event, Position
 from events.keys import partition_of, task_key
 from events.log.client import AnyRedis, ask
 from events.log.layout import SEPARATOR, keys_of
@@ -57,15 +57,15 @@ class Memory:
                 self.starts[name] = max(attempt, self.starts.get(name, 0))
         self.seqs.update(seqs)
 
-    def judge(self, event: Event) -> str:
+    def judge(self, event: Event, *, acknowledged: bool = False) -> str:
         """Take the event in and answer an empty text, or say why append would refuse it.
 
-        The same rules as in ``append.lua``.
+        The same rules as in ``append.lua``; one that was ``acknowledged`` is taken in whatever they say.
         """
         if not of_a_run(event):
             return ""
         run, attempt = (event.org, event.task, event.run), attempt_told(event)
-        why = self._refusal(run, attempt, event.seq)
+        why = "" if acknowledged else self._refusal(run, attempt, event.seq)
         if why:
             return why
         if attempt > 0:
@@ -124,10 +124,13 @@ class Survey:
     refusals: list[Refusal] = field(default_factory=list)
 
 
-async def survey(redis: AnyRedis, db: Database, partition: int, ends: Mapping[int, int]) -> Survey:
+async def survey(
+    redis: AnyRedis, db: Database, partition: int, ends: Mapping[int, int], archived_once: Position
+) -> Survey:
     """Judge what the closed log of a partition holds behind its ``ends``: the n at which the archive ended each epoch.
 
-    Raises Transient.
+    Up to ``archived_once`` its epoch was archived already: what is not in the archive any more, because that came from
+    a backup, was acknowledged, and goes over whatever is missing before it. Raises Transient.
     """
     found, memory, seen = Survey(), Memory(), set[tuple[str, str, str]]()
     losers = await db.read(lambda conn: _recent_losers(conn, partition))
@@ -143,7 +146,7 @@ async def survey(redis: AnyRedis, db: Database, partition: int, ends: Mapping[in
                 found.skipped[entry_id] = "foreign"
             elif _identity(event) in archived or _identity(event) in seen:
                 found.skipped[entry_id] = "archived"
-            elif why := memory.judge(event):
+            elif why := memory.judge(event, acknowledged=_is_within(entry_id, archived_once)):
                 found.skipped[entry_id] = "refused"
                 found.refusals.append(_refused(event, why))
             else:
@@ -169,6 +172,12 @@ async def _behind(
 def _is_behind(entry_id: str, ends: Mapping[int, int]) -> bool:
     epoch, _, n = entry_id.partition("-")
     return int(n) > ends.get(int(epoch), -1)
+
+
+def _is_within(entry_id: str, mark: Position) -> bool:
+    """Whether an entry stands in the epoch of ``mark``, and not behind it."""
+    epoch, _, n = entry_id.partition("-")
+    return int(epoch) == mark.epoch and int(n) <= mark.n
 
 
 async def _learn(db: Database, memory: Memory, runs: Iterable[Run]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from events.log.layout import keys_of
 from events.log.log import OUTSIDERS
@@ -24,3 +25,14 @@ def test_outsiders_are_types_of_a_run() -> None:
     """A renamed type must not fall out of the exception unnoticed."""
     assert EVENT_TYPES.keys() >= OUTSIDERS
     assert {EVENT_TYPES[name].keyed_by for name in OUTSIDERS} <= {"task", "settlement", "feedback", "discarded"}
+
+
+def test_no_script_asks_for_the_time() -> None:
+    """C4: entries are numbered by epoch and count, whatever the server's clock does; only what is set aside is not."""
+    scripts = sorted((Path(__file__).parents[2] / "events" / "log").glob("*.lua"))
+    assert len(scripts) >= 6
+    for script in scripts:
+        text = script.read_text()
+        assert not re.search(r"""['"]TIME['"]""", text, re.IGNORECASE)
+        for added in re.findall(r"XADD', (\w+), ([^)]*)", text):
+            assert added[0] == "FOREIGN" or "'-*'" in added[1]
