@@ -23,7 +23,7 @@ import pytest
 
 from events.database import Stores
 from tests.golden_store import STORES, load
-from tests.instance import ROOT, environment, until
+from tests.instance import ROOT, environment, running_instance, until
 from tests.servers import RedisServer, redis_server
 
 PATIENCE_S = 90.0
@@ -286,3 +286,33 @@ def quiet(process: Process) -> None:
     said = [sum(f"goals__g{number} is stale" in line for line in stale) for number in (1, 2, 3)]
     assert said[0] <= 2 and max(said[1:]) <= 1, text
     assert len(text.splitlines()) < 200, text[-3000:]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("golden", STORES)
+def test_refold_up_on_the_store_of_a_former_version(tmp_path: Path, golden: str) -> None:
+    """C11: it serves what there is at once, moves renamed and split read models on by itself, and drops the former."""
+    load(golden, Stores(f"sqlite:///{tmp_path / 'data' / 'db'}"))
+    with running_instance(tmp_path / "data", REFOLD_PROJECTIONS="tests.upgrades.run_renamed:PROJECTIONS") as up:
+        acme = {"x-refold-org": "acme"}
+
+        def row(table: str) -> dict[str, Any]:
+            path, params = f"/v1/projections/{table}/tables/{table}", {"key": "task/plain"}
+            answer = up.http.get(path, params=params, headers=acme)
+            assert answer.status_code == 200, answer.text
+            (found,) = answer.json()["items"]
+            return dict(found)
+
+        def generations() -> dict[str, str]:
+            return {one["name"]: one["state"] for one in up.http.get("/v1/generations").json()["items"]}
+
+        names = ("objectives", "titles", "progress")
+        assert [row(name).get("objective", "ship it") for name in names] == ["ship it"] * 3
+        assert row("progress")["done"] == 2
+        until(lambda: all(generations().get(f"{name}__g1") == "active" for name in names), PATIENCE_S)
+        assert row("objectives") == {"key": "task/plain", "objective": "ship it", "owner": "nobody", "done": 2}
+        assert up.refold("verify", *names).returncode == 0
+        dropped = up.refold("rebuild", "objectives", "--drop-old", "--keep", "0", "--json")
+        assert dropped.returncode == 0 and b"goals__g1" in dropped.stdout, dropped.stdout + dropped.stderr
+        assert generations()["goals__g1"] == "dropped"
+        assert row("titles") == {"key": "task/plain", "objective": "ship it"}
