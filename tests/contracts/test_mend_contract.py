@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,6 +189,35 @@ def test_while_events_flow_and_a_projector_folds_them(lab: Lab) -> None:
 
     asyncio.run(main())
     assert verify(TOY, lab.stores, lab.log).equal
+
+
+KILLED = """
+import os, signal, sys
+from projections import mend
+from projections.scope import Scope
+from tests.contracts.engine_lab import TOY
+from events.database import Stores
+
+stores = Stores(sys.argv[1])
+mend.bulk_insert = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+mend.mend(TOY, stores, stores.log(), Scope("default"))
+"""
+
+
+def test_one_that_is_killed_between_deleting_and_writing_has_changed_nothing(lab: Lab) -> None:
+    lab.archive(*(note(f"e{i}", f"t{i % 3}", "n", i) for i in range(9)))
+    fold_active(lab)
+    with generation(lab) as db:
+        right = dump(db)
+        damage(db, "t1")
+        damaged = dump(db)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", KILLED, lab.stores.url], env=env, check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert dump(db) == damaged
+        assert mend(TOY, lab.stores, lab.log, Scope("default")).diff.differs
+        assert dump(db) == right
+    fold_active(lab)
 
 
 def test_what_cannot_be_mended_is_refused(lab: Lab) -> None:
