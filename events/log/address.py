@@ -16,6 +16,8 @@ def node_urls(url: str) -> list[str]:
     """
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
     return [parts._replace(netloc=f"{user}{at}{host.strip()}").geturl() for host in hosts.split(",")]
 
 

@@ -19,9 +19,9 @@ class Nodes:
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
         self._user, self._at, hosts = self._parts.netloc.rpartition("@")
-        self._hosts = [host.strip() for host in hosts.split(",")]
+        self._named = [self._url(host.strip()) for host in hosts.split(",")] if "," in hosts else [url]
         self._turn = 0
-        self.url = self._url(self._hosts[0])
+        self.url = self._named[0]
 
     def follow(self, host: str, port: int) -> str:
         """The node that another one has named as the inbox's; its URL."""
@@ -30,8 +30,8 @@ class Nodes:
 
     def another(self) -> str:
         """The next one of those that are named, where this one does not answer; its URL."""
-        self._turn = (self._turn + 1) % len(self._hosts)
-        self.url = self._url(self._hosts[self._turn])
+        self._turn = (self._turn + 1) % len(self._named)
+        self.url = self._named[self._turn]
         return self.url
 
     def _url(self, host: str) -> str:
