@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -71,6 +72,10 @@ class Node:
         with suppress(RedisError):
             return bool(self.run("PING"))
         return False
+
+    def send(self, what: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(what)
 
     def kill(self) -> None:
         """``kill -9``."""

@@ -6,23 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-
-from redis.exceptions import RedisError
 
 from events.archive import store
 from events.archive.queries import read_watermarks
 from events.database import Database
-from events.errors import Transient
 from events.event import START, Position
-from events.log.client import AnyRedis, live_node
+from events.log.client import AnyRedis
 from events.log.layout import ARCHIVED_CHANNEL
+from events.log.listener import Listener
 
 POLL_S = 0.25
 """How often SQL is looked at while somebody waits, should wake-ups not come through."""
-
-_RETRY_S = 0.5
-_LISTEN_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -34,27 +28,19 @@ class Watermarks:
     """
 
     def __init__(self, redis: AnyRedis, db: Database) -> None:
-        self._redis = redis
         self._db = db
         self._seen: dict[int, Position] = {}
         self._log_id = b""
         self._advanced = asyncio.Event()
-        self._listener: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._listener = Listener(redis, ARCHIVED_CHANNEL, self._hear, self._learn_log_id)
 
     def start(self) -> None:
         """Begin to listen, on a connection of its own. Call it once, inside the event loop."""
-        self._listener = asyncio.create_task(self._listen(), name="archive watermarks")
+        self._listener.start()
 
     async def stop(self) -> None:
         """End listening; whoever waits goes on with looks at SQL."""
-        if self._listener is not None:
-            # the client can swallow a cancellation while it reconnects; the flag ends the loop all the same
-            self._stopping = True
-            self._listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._listener
-            self._listener = None
+        await self._listener.stop()
 
     def seen(self, partition: int) -> Position:
         """The furthest watermark known here."""
@@ -92,20 +78,8 @@ class Watermarks:
             self._advanced.set()
             self._advanced = asyncio.Event()
 
-    async def _listen(self) -> None:
-        while not self._stopping:
-            try:
-                self._log_id = self._log_id or (await self._db.read(store.log_id)).encode()
-                node = await live_node(self._redis)
-                async with node.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(ARCHIVED_CHANNEL)
-                    while not self._stopping:
-                        message = await pubsub.get_message(timeout=_LISTEN_S)
-                        if message is not None:
-                            self._hear(message["data"])
-            except (RedisError, OSError, Transient) as error:
-                logger.info("no wake-ups from Redis for now: %s", error)
-                await asyncio.sleep(_RETRY_S)
+    async def _learn_log_id(self) -> None:
+        self._log_id = self._log_id or (await self._db.read(store.log_id)).encode()
 
     def _hear(self, data: bytes) -> None:
         try:

@@ -14,16 +14,15 @@ from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from events.errors import Transient
 from events.event import Position
-from events.log.client import AnyRedis, Cluster, live_node
+from events.log.client import AnyRedis, Cluster
 from events.log.layout import APPENDED_CHANNEL, keys_of
+from events.log.listener import Listener
 from events.log.redis_errors import redis_errors
 
-_RETRY_S = 0.5
-_LISTEN_S = 1.0
 _LAST_N = 2**64 - 1
 
 logger = logging.getLogger(__name__)
@@ -43,23 +42,16 @@ class Arrivals:
         self._redis = redis
         self._rung: set[int] = set()
         self._bell = asyncio.Event()
-        self._listener: asyncio.Task[None] | None = None
-        self._stopping = False
+        self._listener = Listener(redis, APPENDED_CHANNEL, self._hear)
 
     def start(self) -> None:
         """Begin to listen, where there is a bell to hear."""
-        self._stopping = False
         if isinstance(self._redis, Cluster):
-            self._listener = asyncio.create_task(self._listen(), name="arrivals")
+            self._listener.start()
 
     async def stop(self) -> None:
         """End listening."""
-        if self._listener is not None:
-            self._stopping = True
-            self._listener.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._listener
-            self._listener = None
+        await self._listener.stop()
 
     async def wait(self, marks: Mapping[int, Position], timeout_s: float) -> set[int]:
         """The partitions that may go on behind their mark, at the latest after ``timeout_s``; none: nothing was heard.
@@ -78,20 +70,6 @@ class Arrivals:
     def more(self, partition: int) -> None:
         """There is more in a partition than was read: do not wait for a bell that has rung already."""
         self._rung.add(partition)
-
-    async def _listen(self) -> None:
-        while not self._stopping:
-            try:
-                node = await live_node(self._redis)
-                async with node.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(APPENDED_CHANNEL)
-                    while not self._stopping:
-                        message = await pubsub.get_message(timeout=_LISTEN_S)
-                        if message is not None:
-                            self._hear(message["data"])
-            except (RedisError, OSError, Transient) as error:
-                logger.info("no bell from the Redis Cluster for now: %s", error)
-                await asyncio.sleep(_RETRY_S)
 
     def _hear(self, data: bytes) -> None:
         if data.isdigit():

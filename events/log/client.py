@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import (
     ConnectionError,
     MovedError,
@@ -144,7 +144,9 @@ class Cluster:
     def _client(self, host: str, port: int) -> Redis:
         name = f"{host}:{port}"
         if name not in self._nodes:
-            self._nodes[name] = plain_client(node_url(self._url, host, port), self._max_connections)
+            # once is enough: whether it is still the node to ask, the cluster knows better than a further try
+            retry = Retry(NoBackoff(), 1, supported_errors=(ConnectionError,))
+            self._nodes[name] = plain_client(node_url(self._url, host, port), self._max_connections, retry)
         return self._nodes[name]
 
     async def _follow(self, moved: MovedError) -> None:
@@ -272,14 +274,14 @@ async def connect(url: str, *, max_connections: int = MAX_CONNECTIONS) -> AnyRed
     raise Transient(trouble)
 
 
-def plain_client(url: str, max_connections: int = MAX_CONNECTIONS) -> Redis:
+def plain_client(url: str, max_connections: int = MAX_CONNECTIONS, retry: Retry | None = None) -> Redis:
     """A client of one server: bounded waiting, bounded connections, few and quick retries."""
     return Redis.from_url(
         url,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
         max_connections=max_connections,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+        retry=retry or Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,33 @@ from services.apps.inbox import STREAM
 from tests.chaos.cluster import PATIENCE_S, ROLES, Cluster, running_cluster
 from tests.chaos.killing import publish
 from tests.chaos.workload import Run, made_up_runs
-from tests.redis_cluster import RedisCluster, open_redis, redis_cluster, until
+from tests.redis_cluster import Node, RedisCluster, open_redis, redis_cluster, until
 from tests.servers import PostgresServer
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
-def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer) -> None:
-    """Half of the partitions and the inbox change their server, and lose what the replica had not got yet."""
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer, how: signal.Signals) -> None:
+    """Half of the partitions and the inbox change their server, and lose what the replica had not got yet.
+
+    A master that only hung comes back as a replica, with clients still connected to it.
+    """
     runs = made_up_runs(40, random.Random(5))
 
     async def scenario() -> None:
         redis = redis_cluster(tmp_path / "redis", replicas_of=(1,))
+        old = redis.holder(STREAM)
         async with running_cluster(
             tmp_path, database_url=postgres.new_database(), roles=ROLES | {"inbox": "inbox"}, redis=redis
         ) as cluster:
             async with asyncio.TaskGroup() as group:
                 group.create_task(publish(cluster, runs[:25]))
-                group.create_task(asyncio.to_thread(_master_dies, redis))
+                group.create_task(asyncio.to_thread(_lose_master, redis, old, how))
             epochs = await cluster.backend.archive.epochs()
             assert all(len(epochs[p]) > 1 for p in (1, 2, 5, 6)), "another server holds the log, in a new epoch"
+            if how is signal.SIGSTOP:
+                old.send(signal.SIGCONT)
             await publish(cluster, runs[25:32])
             await by_the_inbox(cluster, runs[32:])
             await cluster.check([event for run in runs for event in run])
@@ -42,11 +50,9 @@ def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer) -> Non
     asyncio.run(scenario())
 
 
-def _master_dies(redis: RedisCluster) -> None:
-    old, replica = redis.holder(STREAM), redis.nodes[-1]
-    old.kill()
-    redis.nodes.remove(old)
-    until(lambda: replica.run("ROLE")[0] == "master", "the replica has taken over")
+def _lose_master(redis: RedisCluster, old: Node, how: signal.Signals) -> None:
+    old.send(how)
+    until(lambda: redis.nodes[-1].run("ROLE")[0] == "master", "the replica has taken over")
 
 
 async def by_the_inbox(cluster: Cluster, runs: list[Run]) -> None:
