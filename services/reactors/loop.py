@@ -82,10 +82,13 @@ class ReactorLoop:
         share = ownership.fair_share(len(units), len(ownership.survey(conn, GROUP, self.lease_s).workers))
         held = ownership.renew(conn, self.owner, self.lease_s)
         mine = set([unit for unit in units if unit in held][:share])
+        # not even tried where somebody holds it: of two that each try the other's, PostgreSQL ends one as a deadlock
+        names = {name for name, _ in units}
+        taken = {(name, p) for name in names for p in ownership.survey(conn, name, self.lease_s).owners}
         for unit in units:
             if len(mine) >= share:
                 break
-            if unit not in mine and ownership.acquire(conn, *unit, self.owner, self.lease_s):
+            if unit not in mine | taken and ownership.acquire(conn, *unit, self.owner, self.lease_s):
                 mine.add(unit)
         return mine
 
@@ -117,5 +120,5 @@ class ReactorLoop:
             await self.db.write(lambda conn: self._release(conn, units))
 
     def _release(self, conn: Connection, units: Sequence[Unit]) -> None:
-        for unit in units:
+        for unit in sorted(units):  # in the order in which others acquire them
             ownership.release(conn, *unit, self.owner)

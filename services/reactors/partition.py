@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponen
 
 from events.archive.reader import Archive, Archived
 from events.database import Database
-from events.errors import Transient
+from events.errors import NewerVersion, Transient
 from events.event import Position
 from projections.engine.source import DenseReader
 from services.logs import brief
@@ -71,6 +71,7 @@ class PartitionRun:
     wake: asyncio.Event
     settle_deadline_s: float = 60.0
     _flights: deque[_Flight] = field(default_factory=deque)
+    _told: set[str] = field(default_factory=set)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until ``stopping`` or until somebody else takes the partition over (then Fenced is raised)."""
@@ -102,19 +103,28 @@ class PartitionRun:
         self._flights.append(_Flight(before, asyncio.create_task(self._react(archived))))
 
     async def _react(self, archived: Archived) -> None:
-        recorded = read_recorded(archived)
-        if recorded is None:
-            return
-        reaction = Reaction(self.reactor.name, archived, recorded, self.archive, self.settle_deadline_s)
         try:
+            recorded = read_recorded(archived)
+            if recorded is None:
+                return
+            reaction = Reaction(self.reactor.name, archived, recorded, self.archive, self.settle_deadline_s)
             answer = await self._attempt(reaction)
             while answer is not None:
                 await asyncio.sleep(answer.seconds)
                 answer = await self._attempt(reaction)
+        except NewerVersion as newer:
+            await self._leave_to_newer_code(newer)
         except Exception as error:  # noqa: BLE001  a reaction that cannot work is kept visibly, the others go on
             _log.error("%s failed on a %s: %s", self.reactor.name, archived.type, brief(error))
             failure = error
             await _persistently(lambda: self.outlet.give_up(self.reactor.name, archived, failure))
+
+    async def _leave_to_newer_code(self, newer: NewerVersion) -> None:
+        """Stay in flight until this owner stops, so that the checkpoint stays before what its successor can read."""
+        if str(newer) not in self._told:
+            self._told.add(str(newer))
+            _log.warning("%s leaves partition %d to newer code: %s", self.reactor.name, self.partition, newer)
+        await asyncio.Event().wait()
 
     async def _attempt(self, reaction: Reaction) -> Later | None:
         async with self.slots:

@@ -13,7 +13,7 @@ from time import time
 from typing import Any
 
 from events.archive.reader import Archive, Archived
-from events.errors import Poison
+from events.errors import NewerVersion, Poison
 from events.event import Event, Recorded
 from events.registry import decode_payload
 from services.reactors.derived import derived_id
@@ -96,12 +96,17 @@ class Reactor:
 
 
 def read_recorded(archived: Archived) -> Recorded | None:
-    """The event with its payload; None for one that does not count, or that this code cannot read."""
+    """The event with its payload; None for one that does not count, or that no code can read.
+
+    Raises NewerVersion for one that newer code can read: what depends on it waits for that.
+    """
     if archived.verdict != "effective":
         return None
     event = archived.event()
     try:
         payload = decode_payload(event)
+    except NewerVersion:
+        raise
     except Poison:
         return None
     return None if payload is None else Recorded(archived.partition, archived.position, event, payload)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import select, update
 
@@ -21,11 +23,13 @@ from events.database import Database
 from events.errors import Fenced, Transient
 from events.event import START, Event, Position
 from events.keys import partition_of
+from events.registry import EVENT_TYPES
 from services.reactors.checkpoints import advance, introduce, take_over
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Later, Reaction, Reactor
 from services.reactors.settler import SETTLER
+from tests.upgrades.goals_v2 import knowing
 
 PARTITIONS = 2
 NOW_MS = 1_800_000_000_000
@@ -193,6 +197,34 @@ def test_two_workers_share_and_settle_once(db: Database) -> None:
 
     asyncio.run(scenario())
     assert len(stored(db, "settlement.degraded")) == 10
+
+
+@pytest.mark.parametrize("newer", [2, 3], ids=["its evidence", "its end"])
+def test_a_run_with_newer_events_is_settled_by_newer_code(
+    db: Database, newer: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C12: the former code settles the others, leaves this one, says so once; the checkpoint stays before its end."""
+    left = run_events("left")
+    left[newer] = msgspec.structs.replace(left[newer], schemaversion=2)
+    others = [run_events(f"r{n}") for n in range(6)]
+    put(db, *left, *(event for events in others for event in events))
+
+    def settled() -> set[str]:
+        return {event.run for event in stored(db, "settlement.degraded")}
+
+    with caplog.at_level(logging.WARNING, "refold.reactors"):
+        asyncio.run(run_until([loop_of(db, ArchiveOutlet(db), owner="old")], lambda: len(settled()) == 6))
+    assert "left" not in settled()
+    said = [record.getMessage() for record in caplog.records if "leaves partition" in record.getMessage()]
+    assert 1 <= len(said) <= 2 and "v2 is newer than this code knows" in said[0]
+    assert not checkpoints_at_end(db, "settler")
+
+    kind = EVENT_TYPES[left[newer].type]
+    with knowing(replace(kind, version=2, upcast={1: dict})):
+        new = loop_of(db, ArchiveOutlet(db), owner="new")
+        asyncio.run(run_until([new], lambda: "left" in settled() and checkpoints_at_end(db, "settler")))
+    assert sorted(event.run for event in stored(db, "settlement.degraded")) == sorted(settled())
+    assert len(settled()) == 7
 
 
 def test_only_the_ending_that_counts_is_settled(db: Database) -> None:
