@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import text
 
 from events.archive import queries
+from events.database import Database, Stores
 from events.event import START, Event
 from projections import generations
 from projections.engine import checkpoints
@@ -90,12 +91,16 @@ class ProjectorWorld(World):
 def is_caught_up(world: World) -> bool:
     """Whether the generation that is read has all that the archive has."""
     stores = world.stores()
-    log = stores.log()
+    return is_folded(stores, stores.log())
+
+
+def is_folded(stores: Stores, log: Database) -> bool:
+    """Whether the generation that is read has all that the archive has."""
     active, marks = peek(log, lambda conn: (generations.active(conn, TOY.name), queries.read_watermarks(conn)))
     if active is None:
         return False
     vector = peek(stores.generation(active.name), checkpoints.read_vector)
-    return all(vector[partition] >= mark for partition, mark in marks.items() if mark != START)
+    return all(vector[partition] >= mark for partition, mark in marks.items() if mark.n >= 0)
 
 
 def check_toy(lab: Lab) -> None:
