@@ -6,7 +6,6 @@ checked and swapped by itself.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from events.database import Database, Stores
 from events.errors import RefoldError
 from events.event import Position
 from projections.building import BATCH, CACHE_ROWS, LEASE_TTL_S, Build, CheckFailed, lease
+from projections.engine.cores import cores
 from projections.engine.crew import ProcessesDied, fold_in_processes
 from projections.engine.lockstep import Lockstep
 from projections.engine.memo import Remembering
@@ -78,7 +78,7 @@ def rebuild_together(
                 owned = held.enter_context(lease(name, log, lease_ttl_s))
                 shared.builds[name] = Build.begin(projection, stores, log, owned, told, partial(cancel, name))
                 held.callback(shared.builds[name].close)
-        shared.fold(processes or os.cpu_count() or 1)
+        shared.fold(processes or cores())
         shared.finish(refold=verify, dead_letters=not allow_dead_letters)
     if shared.failures:
         raise NotAllRebuilt(shared.built, shared.failures)

@@ -19,7 +19,7 @@ from events.database import Database, Stores
 from events.errors import Refused
 from events.event import Position
 from projections import generations
-from projections.engine import checkpoints, tables
+from projections.engine import checkpoints, repair, tables
 from projections.engine.discards import discarded
 from projections.engine.fold import Refusal
 from projections.engine.folder import PartitionFolder
@@ -127,7 +127,7 @@ def take_snapshot(conn: Connection, projection: Projection) -> Snapshot:
     letters = tables.dead_letters.c
     lost = conn.execute(
         select(letters.partition, letters.epoch, letters.n, letters.cause, letters.error).where(
-            letters.cause.in_(("killed", "unwritable"))
+            letters.cause.in_(repair.UNFOLDABLE)
         )
     )
     return Snapshot(

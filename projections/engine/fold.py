@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from events.archive.reader import Archived
 from events.errors import NewerVersion, Transient
@@ -26,13 +26,21 @@ PartitionKey = tuple[str, str]
 EFFECTIVE = "effective"
 
 _NOT_THE_EVENT = (MemoryError, ImportError, OSError, Transient)
-"""Failures of the machine, not of the event: they pause the projection and park nothing."""
+"""Failures of the machine, as far as one can see: they pause the projection, and park nothing at first."""
 
 _NOT_THE_FOLD = (*_NOT_THE_EVENT, KeyboardInterrupt)
 """What is raised in a fold and is not its own: the machine's failures, and somebody who ends the process.
 
 Everything else is, ``SystemExit`` too: an event must not end the process that folds all others.
 """
+
+
+class Stumbled(Transient):
+    """An event cannot be folded for want of memory, a file or a module: the machine's fault, or this event's."""
+
+    def __init__(self, message: str, position: Position) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class Refusal(NamedTuple):
@@ -87,7 +95,7 @@ class Fold:
     """One batch of one partition. ``parked`` are the keys parked so far; it is read, not changed.
 
     ``load`` brings rows into the cache. ``refused`` are events to park unseen: processes died on them, or the store
-    refuses their rows.
+    refuses their rows. ``blamed`` are those of which even a failure of the machine is their own.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class Fold:
         load: Callable[[Collection[RowKey]], None],
         parked: Collection[PartitionKey] = (),
         refused: Mapping[Position, Refusal] | None = None,
+        blamed: Collection[Position] = (),
     ) -> None:
         self._projection = projection
         self._shapes = shapes
@@ -105,13 +114,13 @@ class Fold:
         self._load = load
         self._parked = parked
         self._refused = refused or {}
+        self._blamed = blamed
         self._result = Folded()
-        self._sound: dict[int, Any] = {}
         self._org = ""
         self._key = ""
 
     def run(self, batch: Iterable[Archived]) -> Folded:
-        """Fold the batch. Raises Transient for what is not the events' fault."""
+        """Fold the batch. Raises Transient for what is not the events' fault, Stumbled when one event met it."""
         try:
             rest = self._items(batch)
             self._prefetch(rest)
@@ -157,8 +166,8 @@ class Fold:
             recorded = archived.recorded()
             item.row_owner = self._projection.key(recorded)
             item.recorded = recorded
-        except _NOT_THE_FOLD:
-            raise
+        except _NOT_THE_FOLD as error:
+            self._stumble(item, error)
         except BaseException as error:  # noqa: BLE001 - whatever an event makes decoding raise is its dead letter
             item.failure = error
         return item
@@ -181,8 +190,9 @@ class Fold:
                 for ref in self._projection.names(recorded)
                 if ref.table in self._shapes
             ]
-        except _NOT_THE_FOLD:
-            raise
+        except _NOT_THE_FOLD as error:
+            self._stumble(item, error)
+            return []
         except BaseException as error:  # noqa: BLE001 - as in _item
             item.failure = error
             return []
@@ -210,8 +220,9 @@ class Fold:
                     faults.add(fault.name)
                     blocked.add(owner)
                     waiting.append(item)
-                except _NOT_THE_FOLD:
-                    raise
+                except _NOT_THE_FOLD as error:
+                    self._stumble(item, error)
+                    self._park_failed(item, error)
                 except BaseException as error:  # noqa: BLE001 - where whatever a fold raises is data: a dead letter
                     self._park_failed(item, error)
         return waiting
@@ -224,16 +235,26 @@ class Fold:
         for change in self._projection.apply(recorded, self):
             shape = shapes[change.table]
             if isinstance(change, Put):
-                row = shape.checked(change.row, self._sound)
+                row = shape.checked(change.row)
                 changes.append((shape.row_key(org, key, row), row))
             else:
                 changes.append(((shape.name, org, key, *change.pk), None))
         return changes
 
+    def _stumble(self, item: _Item, error: BaseException) -> None:
+        """The failure of an event that is blamed for it; raises what is none."""
+        if isinstance(error, KeyboardInterrupt | Transient):
+            raise error
+        if item.position not in self._blamed:
+            raise Stumbled(f"folding {self._projection.name} failed: {error!r}", item.position) from error
+        item.failure = error
+
     def _park_failed(self, item: _Item, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, NewerVersion):
             self._park(item, "newer_version", str(error), trace)
+        elif isinstance(error, _NOT_THE_EVENT):
+            self._park(item, "machine", f"{type(error).__name__}: {error}", trace)
         else:
             self._park(item, "poison", f"{type(error).__name__}: {error}", trace)
 

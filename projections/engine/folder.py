@@ -15,7 +15,7 @@ from events.event import Position
 from projections.engine import checkpoints, repair
 from projections.engine.cache import RowCache
 from projections.engine.checkpoints import Claim
-from projections.engine.fold import EFFECTIVE, Fold, Folded, Refusal
+from projections.engine.fold import EFFECTIVE, Fold, Folded, Refusal, Stumbled
 from projections.engine.shapes import RowKey
 from projections.engine.source import DenseReader, Source
 from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write
@@ -39,7 +39,8 @@ class PartitionFolder:
     ``single`` tells that the next step takes one event alone, since processes died here: the caller then lets nothing
     else run in this process meanwhile, so that the next death has one explanation.
     ``refused`` are events to park unseen. ``patience`` is how many times a batch in which everything fails, for many
-    keys, is held back as a fault of the system before it is parked event by event.
+    keys, is held back as a fault of the system before it is parked event by event; and how many times one event that
+    fails as if the machine did (no memory, no file, no module) is, before it is to blame if others succeed.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PartitionFolder:
         self._cache = RowCache(cache_rows, complete=claim.position < Position(1, 0))
         self._refused = dict(refused or {})
         self._patience = self._patience_left = patience
+        self._stumbles: dict[tuple[Position, str], int] = {}
         self._singles = batch if claim.suspicious else 0
 
     @classmethod
@@ -145,9 +147,7 @@ class PartitionFolder:
             raise
 
     def _fold(self, batch: Sequence[Archived]) -> Step:
-        folded = Fold(
-            self.store.projection, self.store.shapes, self._cache, self._load, self.claim.parked, self._refused
-        ).run(batch)
+        folded = self._folded(batch)
         self._check_systemic(folded)
         try:
             self._commit(batch[-1].position, folded)
@@ -156,6 +156,31 @@ class PartitionFolder:
         except UNWRITABLE as error:
             return self._unwritable(batch, error)
         return self._done(batch, folded)
+
+    def _folded(self, batch: Sequence[Archived]) -> Folded:
+        """The batch in memory. A failure of the machine is the event's own when others succeed beside it."""
+        blamed: set[Position] = set()
+        while True:
+            fold = Fold(
+                self.store.projection, self.store.shapes, self._cache, self._load, self.claim.parked, self._refused,
+                blamed,
+            )  # fmt: skip
+            try:
+                folded = fold.run(batch)
+            except Stumbled as stumbled:
+                if not self._is_repeated(stumbled) or len(blamed) >= SYSTEMIC_KEYS:
+                    raise
+                blamed.add(stumbled.position)
+                continue
+            if blamed and not folded.applied:
+                raise Transient(f"{folded.letters[0].error}, and no other event succeeds")
+            return folded
+
+    def _is_repeated(self, stumbled: Stumbled) -> bool:
+        """Whether this event has met this failure more often than patience bears."""
+        outcome = (stumbled.position, str(stumbled))
+        self._stumbles[outcome] = self._stumbles.get(outcome, 0) + 1
+        return self._stumbles[outcome] > self._patience
 
     def _check_systemic(self, folded: Folded) -> None:
         """Many keys fail and nothing succeeds: rather a fault of the system than of so many events.
@@ -198,6 +223,7 @@ class PartitionFolder:
         self.claim.parked |= folded.parked.keys()
         self.claim.position = batch[-1].position
         self.claim.strikes = self.claim.unclean = 0
+        self._stumbles.clear()
         return Step(len(batch), folded.applied, self.claim.position)
 
     def _load(self, names: Collection[RowKey]) -> None:

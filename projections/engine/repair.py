@@ -19,8 +19,8 @@ from projections.projection import Projection, Row
 
 DISCARDED = "deadletter.discarded"
 
-_UNFOLDABLE = ("killed", "unwritable")
-"""Causes that folding again in memory cannot find out."""
+UNFOLDABLE = ("killed", "unwritable", "machine")
+"""Causes that folding again in memory cannot find out, or not reliably."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def again(store: GenerationStore, reader: DenseReader, owner: PartitionKey, held
     suspects = [letter for letter in letters if letter.cause == "unwritable"] or letters
     fold = Fold(
         store.projection, store.shapes, cache, lambda names: cache.learn(store.load(names)),
-        refused=_held(suspects[:1], held),
+        refused=_held(suspects[:1], held), blamed={letter.position for letter in letters},
     )  # fmt: skip
     return Repaired(owner, fold.run(reader.at([letter.position for letter in letters])), letters)
 
@@ -139,4 +139,4 @@ def _held(letters: Iterable[DeadLetter], held: Refusal | None) -> dict[Position,
 
 
 def _still_refused(letters: Iterable[DeadLetter]) -> dict[Position, Refusal]:
-    return {letter.position: Refusal(letter.cause, letter.error) for letter in letters if letter.cause in _UNFOLDABLE}
+    return {letter.position: Refusal(letter.cause, letter.error) for letter in letters if letter.cause in UNFOLDABLE}

@@ -56,11 +56,10 @@ class Shape:
         self._loads = [(index, _LOADS[kind]) for index, (_, kind) in enumerate(self._kinds, start=2) if kind in _LOADS]
         self._pk_indices = [self.all_columns.index(name) for name in self.key_columns]
 
-    def checked(self, given: Row, sound: dict[int, Any] | None = None) -> dict[str, Any]:
+    def checked(self, given: Row) -> dict[str, Any]:
         """The row as the store will give it back: every column, absent ones None.
 
-        ``sound`` remembers, by identity, JSON values that were looked through: a row that is put again has most of them
-        still. Raises ValueError or TypeError, naming table and column, for a row that the table cannot hold.
+        Raises ValueError or TypeError, naming table and column, for a row that the table cannot hold.
         """
         row = dict(given)
         try:
@@ -71,11 +70,8 @@ class Shape:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
         for name in self._jsons:
-            value = row[name]
-            if value is not None and (sound is None or sound.get(id(value)) is not value):
-                _check_json(self.name, name, value)
-                if sound is not None:
-                    sound[id(value)] = value
+            if row[name] is not None:
+                _check_json(self.name, name, row[name])
         for name in self._through_text:
             row[name] = orjson.loads(json_text(row[name]))
         return row

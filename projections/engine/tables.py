@@ -45,7 +45,8 @@ dead_letters = Table(
 """Events that could not be folded, and later ones of their keys, which wait for them. The bodies are in the archive.
 
 ``cause``: ``poison`` (its decoding or folding fails), ``newer_version``, ``killed`` (the process died on it),
-``unwritable`` (the store refuses its rows), ``waiting`` (an earlier event of its key is one of these).
+``unwritable`` (the store refuses its rows), ``machine`` (it alone finds no memory, file or module), ``waiting`` (an
+earlier event of its key is one of these).
 """
 
 parked_keys = Table(

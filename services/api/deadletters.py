@@ -28,7 +28,7 @@ PATIENCE_S = 30.0
 
 _POLL_S = 0.02
 
-Cause = Literal["poison", "newer_version", "killed", "unwritable", "waiting"]
+Cause = Literal["poison", "newer_version", "killed", "unwritable", "machine", "waiting"]
 
 
 @router.get("/v1/deadletters")

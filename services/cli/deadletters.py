@@ -36,7 +36,7 @@ def list_(
     key: Key = None,
     type: Annotated[str | None, typer.Option("--type", help="Of this event type alone.")] = None,
     cause: Annotated[
-        str | None, typer.Option("--cause", help="poison, newer_version, killed, unwritable or waiting alone.")
+        str | None, typer.Option("--cause", help="poison, newer_version, killed, unwritable, machine or waiting alone.")
     ] = None,
     causes: Annotated[bool, typer.Option("--causes", help="Leave out those that only wait.")] = False,
     limit: Limit = None,

@@ -529,6 +529,37 @@ def test_a_fault_of_the_machine_parks_nothing(lab: Lab) -> None:
     store.db.close()
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no such file"), ImportError("no module named x")])
+@pytest.mark.parametrize("place", ["apply", "key"])
+def test_what_one_event_meets_again_and_again_while_others_succeed_is_its_own(
+    lab: Lab, place: str, error: Exception
+) -> None:
+    """It becomes a dead letter, the same one live, in a rebuild and in a check; a retry that fails again keeps it."""
+
+    def ill(recorded: Any, *rows: Any) -> Any:
+        if recorded.event.id == "e2":
+            raise error
+        return getattr(TOY, place)(recorded, *rows)
+
+    weak = replace(TOY, **{place: ill})
+    store = new_store(lab, weak, "toy__by_hand")
+    lab.archive(*(note(f"e{i}", "t", f"n{i}", i) for i in range(4)))
+    folder = PartitionFolder.take_over(store, ArchiveSource(lab.log), where("t"), "w", patience=2)
+    for _ in range(2):
+        with pytest.raises(Transient, match=type(error).__name__):
+            folder.step()
+    drain(folder)
+    assert letters_of(store) == [("e2", "machine"), ("e3", "waiting")]
+    again = dead_letters.retry(store, ArchiveSource(lab.log), ("default", "task/t"))
+    assert (again.folded, [letter.cause for letter in again.left]) == (0, ["machine", "waiting"])
+    store.db.close()
+    built = rebuild(weak, lab.stores, lab.log)
+    assert verify(weak, lab.stores, lab.log).equal
+    rebuilt = GenerationStore(weak, lab.stores.generation(built.name))
+    assert letters_of(rebuilt) == [("e2", "machine"), ("e3", "waiting")]
+    rebuilt.db.close()
+
+
 def test_when_everything_fails_the_system_is_suspected_first(lab: Lab) -> None:
     def apply(recorded: Any, rows: Any) -> Any:
         raise KeyError("setting")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from events.archive.queries import Archived
 from events.errors import Transient
 from events.event import START, Event, Position
+from projections.engine.cores import cores
 from projections.engine.folder import PartitionFolder, Step
 from projections.engine.lockstep import Lockstep
 from projections.engine.memo import Remembering
@@ -167,3 +170,28 @@ def test_without_a_limit_there_is_no_wait() -> None:
 
 def test_a_limit_below_one_event_a_moment_takes_one_at_a_time() -> None:
     assert Pace(0.5).batch(10_000) == 1
+
+
+# -- cores ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 64),
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu.max": "what"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+    ],
+)
+def test_a_container_may_use_what_it_is_granted(
+    files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert cores(tmp_path) == expected
