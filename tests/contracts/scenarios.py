@@ -25,12 +25,14 @@ from events.errors import Fenced, Transient
 from events.event import Position
 from projections import generations
 from projections.engine import checkpoints, dead_letters
+from projections.engine.birth import create_store
 from projections.engine.folder import PartitionFolder
 from projections.engine.projector import Projector
 from projections.engine.source import ArchiveSource, LogGap
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
 from projections.rebuild import rebuild
+from projections.swap import swap
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, dump, lab_in, note, where
 from tests.contracts.naive import naive_fold
 from tests.contracts.owners import dump_of, whole_log
@@ -285,21 +287,21 @@ def _late(w: World, active: str, number: int) -> None:
 
 
 def a_swap_that_goes_on(folder: Path) -> None:
-    """While a generation is built and swapped in, the old one goes on: the new one must have all that was read."""
+    """While a generation is built the old one goes on: at the swap the new one must have all that was read."""
     with world(folder) as w:
-        w.notes(1, 2, 3)
+        w.notes(1)
         old = rebuild(TOY, w.lab.stores, w.lab.log)
-        _late(w, old.name, 4)
-        late: list[int] = []
+        _late(w, old.name, 2)
+        new = w.lab.log.write_now(lambda conn: generations.create(conn, TOY))
+        store = create_store(TOY, w.lab.stores, w.lab.log, new.name)
+        builder = PartitionFolder.take_over(store, ArchiveSource(w.lab.log), HERE, "builder", batch=1)
+        builder.step()
 
-        def at_the_end() -> bool:  # asked after each step; the last one is followed by the swap
-            if not late:
-                late.append(5)
-                _late(w, old.name, 5)
-            return False
+        def pass_it(vector: Mapping[int, Position]) -> None:
+            builder.step(vector[HERE])
 
-        new = rebuild(TOY, w.lab.stores, w.lab.log, cancel=at_the_end)
-        assert late, "the rebuild had nothing to do"
+        swap(new, w.lab.stores, w.lab.log, pass_it, lambda conn: None)
+        store.db.close()
         assert _vector(w, new.name)[HERE] >= _vector(w, old.name)[HERE], "a read went back at the swap"
 
 
@@ -322,6 +324,29 @@ def a_swap_with_a_projector(folder: Path) -> None:
         assert _vector(w, new.name)[HERE] >= _vector(w, old.name)[HERE]
         active = w.lab.log.read_now(partial(generations.active, projection="toy"))
         assert active is not None and active.number == new.number
+
+
+def a_builder_that_was_overtaken(folder: Path) -> None:
+    """It stood still while it passed the old generation, and another one builds by now."""
+    with world(folder) as w:
+        w.notes(1)
+        old = rebuild(TOY, w.lab.stores, w.lab.log)
+        new = w.lab.log.write_now(lambda conn: generations.create(conn, TOY))
+        create_store(TOY, w.lab.stores, w.lab.log, new.name).db.close()
+        frozen: list[str] = []
+
+        def still_ours(conn: Any) -> None:
+            if frozen:
+                raise Fenced("another builder goes on")
+
+        must_be(
+            Fenced,
+            lambda: swap(new, w.lab.stores, w.lab.log, lambda vector: frozen.append("now"), still_ours),
+            "a builder swapped that had lost its lease",
+        )
+        active = w.lab.log.read_now(partial(generations.active, projection="toy"))
+        assert active is not None and active.number == old.number
+        _late(w, old.name, 2)  # it is not left sealed
 
 
 def _vector(w: World, name: str) -> Mapping[int, Position]:
@@ -377,7 +402,7 @@ SCENARIOS: Mapping[str, Callable[[Path], None]] = {
         a_zombie_that_lags, a_zombie_at_the_same_position, a_claim_used_twice, a_sealed_generation, a_clean_hand_over,
         an_owner_that_is_new, a_worker_that_was_fenced, a_second_archiver, an_event_again, a_row_past_the_watermark,
         a_reader_with_a_gap, a_poisoned_key, a_retry_beside_its_owner, a_commit_that_was_lost, a_swap_that_goes_on,
-        a_swap_with_a_projector, a_redis_that_was_rewound, an_event_appended_again,
+        a_swap_with_a_projector, a_builder_that_was_overtaken, a_redis_that_was_rewound, an_event_appended_again,
     )
 }  # fmt: skip
 

@@ -121,6 +121,10 @@ MUTANTS = (
         "stamp = old.write_now(_seal)", "stamp = None",
     ),
     Mutant(
+        "a swap without a lease", "a_builder_that_was_overtaken", "projections/swap.py",
+        "        still_ours(conn)\n        generations.activate", "        generations.activate",
+    ),
+    Mutant(
         "the fence of append removed", "a_redis_that_was_rewound", "events/log/append.lua",
         "if why then", "if why and false then",
     ),
