@@ -39,7 +39,7 @@ T = TypeVar("T")
 FIRST_WAIT_S = 0.002
 LAST_WAIT_S = 0.05
 
-_UNFIT = (TypeError, KeyError, ValueError, AttributeError)
+UNFIT = (TypeError, KeyError, ValueError, AttributeError)
 """What reading raises when rows are not what it expects."""
 
 
@@ -228,7 +228,7 @@ def _read(
             return _Outcome(None, sealed)
         try:
             value = work(conn)
-        except _UNFIT as error:
+        except UNFIT as error:
             if not opened.stale:
                 raise
             name = opened.generation.name
