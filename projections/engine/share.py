@@ -1,7 +1,8 @@
 """Folding partitions in a process of its own, so that a rebuild uses every core: what such a process does.
 
 ``python -m projections.engine.share`` gets its job on standard input, then the number of a partition in each line, and
-says in a line of standard output what became of it. It ends when its input ends, and so when its parent does.
+says in a line of standard output what became of it. It ends when its input ends; when its parent does, after the batch
+at hand.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class _Folding:
         opened.callback(prefetching.close)
         self._source = Remembering(prefetching) if len(job.shares) > 1 else prefetching
         self._pace = Pace(job.max_events_per_s)
+        self._parent = os.getppid()
 
     def fold(self, partition: int) -> None:
         """Fold one partition. A generation that is no longer ours is left out: its builder gave it up, or died."""
@@ -93,7 +95,7 @@ class _Folding:
             with suppress(Fenced):
                 folders[share.generation] = self._take_over(share, partition)
         lockstep = Lockstep(folders)
-        while read := lockstep.step(self._job.upto[partition]):
+        while os.getppid() == self._parent and (read := lockstep.step(self._job.upto[partition])):
             self._pace.hold(read, lambda: None)
         lockstep.hand_over()
         for error in lockstep.failed.values():

@@ -21,6 +21,7 @@ from events.errors import Fenced, Refused
 from projections import generations
 from projections.building import CheckFailed
 from projections.engine import ownership
+from projections.engine import tables as engine_tables
 from projections.engine.birth import create_store
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
@@ -239,7 +240,7 @@ projections.rebuild_together.rebuild_together(
 
 
 def test_a_limited_rebuild_in_processes_is_continued_when_it_was_killed(tmp_path: Path) -> None:
-    """Its processes end by themselves, since nobody gives them orders any more."""
+    """Its processes end by themselves, and hand over what they have."""
     lab = lab_in(tmp_path)
     fill(lab, 1000)
     process = subprocess.Popen(
@@ -254,7 +255,11 @@ def test_a_limited_rebuild_in_processes_is_continued_when_it_was_killed(tmp_path
     process.wait()
     process.stdout.close()
     begun = {g.projection: g.number for g in lab.log.read_now(generations.list_all)}
-    for name in begun:
+    for name, number in begun.items():
+        db = lab.stores.generation(f"{name}__g{number}")
+        while any(db.read_now(lambda conn: conn.execute(select(engine_tables.checkpoints.c.owner)).scalars().all())):
+            time.sleep(0.1)
+        db.close()
         lease = ownership.rebuild_lease(name)
         while lab.log.read_now(lambda conn, lease=lease: ownership.is_held(conn, lease)):  # type: ignore[misc]
             time.sleep(0.1)
