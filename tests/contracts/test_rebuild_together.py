@@ -17,7 +17,7 @@ from sqlalchemy import Connection, inspect, select, update
 
 from events.archive.schema import leases
 from events.database import Stores
-from events.errors import Fenced, Refused
+from events.errors import Fenced, Refused, Transient
 from projections import generations
 from projections.building import CheckFailed
 from projections.engine import ownership
@@ -39,6 +39,14 @@ def sibling(name: str, apply: Any = TOY.apply) -> Projection:
 
 
 OTHER = sibling("other")
+
+
+def _ill(recorded: Any, rows: Any) -> Any:
+    raise OSError("no space left on device")
+
+
+ILL = sibling("ill", _ill)
+"""One that cannot go on for now, in whatever process."""
 
 
 @pytest.fixture
@@ -131,6 +139,22 @@ def test_one_that_is_cancelled_leaves_the_processes_to_the_others(lab: Lab, monk
     assert isinstance(raised.value.failures["other"], Cancelled)
     assert states(lab) == {"toy__g1": "active", "other__g1": "failed"}
     assert rows_of(lab, "toy__g1") == rows_of(lab, rebuild(TOY, lab.stores, lab.log, processes=1).name)
+
+
+def test_one_that_cannot_go_on_for_now_is_continued_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes try it again and leave it; the builder meets its error, and builds the others."""
+    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", 10)
+    lab = lab_in(tmp_path)
+    lab.archive(*(note(f"e{i}", "t", "a", i) for i in range(20)))
+    with pytest.raises(NotAllRebuilt, match="no space left") as raised:
+        rebuild_together([ILL, TOY], lab.stores, lab.log, processes=1, batch=7)
+    assert list(raised.value.built) == ["toy"]
+    assert isinstance(raised.value.failures["ill"], Transient)
+    assert states(lab) == {"toy__g1": "active", "ill__g1": "building"}
+    assert rows_of(lab, "toy__g1")["tallies"][0][2] == 20
+    assert rebuild(sibling("ill"), lab.stores, lab.log).number == 2, "mended code begins anew"
+    assert states(lab)["ill__g1"] == "failed"
+    lab.log.close()
 
 
 @pytest.mark.parametrize("worth_processes", [10, 1_000_000])
