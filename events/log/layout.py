@@ -54,6 +54,8 @@ class Keys(NamedTuple):
     """Stream of entries found in the log that no append wrote; kept for people to look at."""
     aside: str
     """Where recovery puts what it replaces: the log while it is copied, a value of another type for good."""
+    turn: str
+    """Who opens the partition at the moment; it expires."""
 
 
 def keys_of(partition: int) -> Keys:
@@ -63,4 +65,5 @@ def keys_of(partition: int) -> Keys:
     'refold:{3}:log'
     """
     tag = f"refold:{{{partition}}}"
-    return Keys(f"{tag}:log", f"{tag}:meta", f"{tag}:seen:a", f"{tag}:seen:b", f"{tag}:foreign", f"{tag}:aside")
+    names = ("log", "meta", "seen:a", "seen:b", "foreign", "aside", "turn")
+    return Keys(*(f"{tag}:{name}" for name in names))

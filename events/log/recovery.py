@@ -33,6 +33,7 @@ from events.log.layout import keys_of
 from events.log.scripts import Script
 from events.log.survivors import survey
 from events.log.tail import Health, check
+from events.log.turn import Turn
 
 OVERTAKEN_S = 2.0
 """How long the archive is watched for the work of others, before a server that was overtaken gets the log back."""
@@ -88,17 +89,23 @@ async def _open(redis: AnyRedis, db: Database, log_id: str, partition: int) -> O
         if attempt == 0 and _just_ended(watermark):
             await asyncio.sleep(_PAUSE_S)  # somebody may be between the two steps; let them finish
             continue
+        turn = Turn(redis, partition)
+        if not await turn.take():
+            await asyncio.sleep(_PAUSE_S)
+            continue
         try:
             if health.goes_on and health.epoch < watermark.epoch:
-                await _wait_for_others(db, partition, watermark)
-            return await _reopen(redis, db, log_id, partition, watermark, health)
+                await _wait_for_others(db, partition, watermark, turn)
+            return await _reopen(redis, db, log_id, partition, watermark, health, turn)
         except Fenced as fenced:
             logger.debug("partition %d: another process re-opens it: %s", partition, fenced)
             await asyncio.sleep(_PAUSE_S)
-    raise Fenced(f"partition {partition} could not be opened: {health.why}", partition=partition)
+        finally:
+            await turn.give_back()
+    raise Fenced(f"partition {partition} is not open yet: {health.why}", partition=partition)
 
 
-async def _wait_for_others(db: Database, partition: int, watermark: Position) -> None:
+async def _wait_for_others(db: Database, partition: int, watermark: Position, turn: Turn) -> None:
     """Nothing happened to this server, and yet SQL has a later epoch: another server has the log, or had it.
 
     Raises Transient when the archive goes on meanwhile.
@@ -106,6 +113,7 @@ async def _wait_for_others(db: Database, partition: int, watermark: Position) ->
     deadline = time.monotonic() + OVERTAKEN_S
     while time.monotonic() < deadline:
         await asyncio.sleep(_PAUSE_S)
+        await turn.keep()
         if await db.read(lambda conn: store.watermark(conn, partition)) != watermark:
             raise Transient(
                 f"partition {partition}: the log goes on at another Redis than this one, which was overtaken: "
@@ -157,7 +165,7 @@ def _just_ended(watermark: Position) -> bool:
 
 
 async def _reopen(
-    redis: AnyRedis, db: Database, log_id: str, partition: int, expected: Position, health: Health
+    redis: AnyRedis, db: Database, log_id: str, partition: int, expected: Position, health: Health, turn: Turn
 ) -> Opened:
     keys = keys_of(partition)
     epoch = max(expected.epoch, health.epoch) + 1
@@ -168,7 +176,7 @@ async def _reopen(
     closed, archived = await _CLOSE.run(redis, keys[:4], epoch)
     epochs = (await db.read(read_epochs))[partition]
     ends = {ended: n for ended, n in epochs.items() if n is not None}
-    found = await survey(redis, db, partition, ends, Position(health.epoch, archived))
+    found = await survey(redis, db, partition, ends, Position(health.epoch, archived), turn.keep)
     if found.refusals:
         await db.write(lambda conn: keep_refusals(conn, found.refusals))
     answer = await _REOPEN.run(

@@ -7,7 +7,7 @@ archive knows of its id, its task's attempts and its run's numbers; what is refu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -34,7 +34,7 @@ Task = tuple[str, str]
 Run = tuple[str, str, str]
 """(org, task, run)"""
 
-_LATEST_REFUSALS = 100_000
+_LATEST_REFUSALS = 20_000
 _NO_ATTEMPT = (0, "")
 _LOST = "-1"
 
@@ -125,12 +125,18 @@ class Survey:
 
 
 async def survey(
-    redis: AnyRedis, db: Database, partition: int, ends: Mapping[int, int], archived_once: Position
+    redis: AnyRedis,
+    db: Database,
+    partition: int,
+    ends: Mapping[int, int],
+    archived_once: Position,
+    keep: Callable[[], Awaitable[None]],
 ) -> Survey:
     """Judge what the closed log of a partition holds behind its ``ends``: the n at which the archive ended each epoch.
 
     Up to ``archived_once`` its epoch was archived already: what is not in the archive any more, because that came from
-    a backup, was acknowledged, and goes over whatever is missing before it. Raises Transient.
+    a backup, was acknowledged, and goes over whatever is missing before it. ``keep`` is called now and then: the work
+    goes on. Raises Transient.
     """
     found, memory, seen = Survey(), Memory(), set[tuple[str, str, str]]()
     losers = await db.read(lambda conn: _recent_losers(conn, partition))
@@ -138,6 +144,7 @@ async def survey(
     for run in losers:
         memory.lose(run)
     async for batch in _behind(redis, partition, ends):
+        await keep()
         events = [event for _, event in batch if event is not None]
         archived = await db.read(lambda conn: queries.read_ids(conn, [_identity(e) for e in events]))  # noqa: B023
         await _learn(db, memory, {(e.org, e.task, e.run) for e in events if of_a_run(e)})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import redis
 
@@ -95,8 +97,11 @@ class ReplicatedRedis(RedisServer):
         with _client(self.replica.port) as replica, _client(self.port) as master:
             master.config_set("repl-diskless-sync-delay", "0")
             replica.replicaof("127.0.0.1", str(self.link.port))
-            master.set("refold-test:in-step", "1")
-            assert master.wait(1, 60_000) == 1
+            deadline, mark = time.monotonic() + 60, uuid4().hex
+            master.set("refold-test:in-step", mark)
+            while _text(replica, "refold-test:in-step") != mark:
+                assert time.monotonic() < deadline, replica.info("replication")
+                time.sleep(0.02)
 
     def cut_off(self) -> None:
         """Let the replica fall behind from now on."""
@@ -136,6 +141,14 @@ def replicated_redis(folder: Path) -> ReplicatedRedis:
     )  # fmt: skip
     made.follow()
     return made
+
+
+def _text(client: Any, key: str) -> str:
+    """A text, or nothing while the replica is still loading."""
+    try:
+        return (client.get(key) or b"").decode()
+    except redis.RedisError:
+        return ""
 
 
 def _client(port: int) -> Any:

@@ -231,6 +231,7 @@ async def test_another_recovery_at_each_moment_of_a_recovery(world: World) -> No
     world.clients.append(client)
 
     async def rival() -> None:
+        await world.redis.unlink(KEYS.turn)  # as if the first one had slept for long
         await world.redis.hset(KEYS.meta, "server", "another")
         await world.open()
 
@@ -242,7 +243,8 @@ async def test_another_recovery_at_each_moment_of_a_recovery(world: World) -> No
         client.left = moment
         mark = await open_partition(client, world.db, 0)
         assert client.left < -1 or moment > 4, "a recovery has at least so many commands"
-        assert mark == await world.watermark()
+        assert mark <= await world.watermark(), "the other one may come when all is done"
+        await world.open()
     assert await world.archived_ids() == [f"e{moment}" for moment in range(12)]
 
 
