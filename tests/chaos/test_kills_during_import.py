@@ -17,7 +17,7 @@ from tests.redis_cluster import redis_cluster
 
 VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"
-KILLS = {EMBEDDED: 32, SCALED_OUT: 12}
+KILLS = {EMBEDDED: 32, SCALED_OUT: 8}
 """The same happens either way; where a Redis Cluster comes back more slowly, less often."""
 
 
@@ -32,7 +32,7 @@ def test_kills_during_import(tmp_path: Path, deployed: str, request: pytest.Fixt
     print("REFOLD_SEED =", seed)
     rng, kills = random.Random(seed), KILLS[deployed]
     runs = real_runs() if deployed == EMBEDDED else []
-    runs = runs or made_up_runs(300 if deployed == EMBEDDED else 60, rng)
+    runs = runs or made_up_runs(300 if deployed == EMBEDDED else 40, rng)
     victims = [VICTIMS[number % len(VICTIMS)] for number in range(kills)]
     rng.shuffle(victims)
     rng.shuffle(runs)
