@@ -1,184 +1,23 @@
-"""The Redis of a log: one server, or a cluster whose masters share the partitions.
-
-All keys of a partition lie on one node (``layout``), so whatever is done to a partition is done on that node, with the
-same client and the same commands as on a single server: ``ask`` finds the node. In a cluster redis-py's own cluster
-client knows which node holds a slot; a node is talked to with a plain one, since blocking reads, transactions and
-pub/sub are matters of one connection, and so that trouble with one node stays with that node.
-"""
+"""The Redis of a log, one server or a cluster, and how to ask it: ``ask`` runs a command where a key is."""
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
-from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import (
-    ConnectionError,
-    MovedError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    TimeoutError,
-)
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from events.errors import SetupError, Transient
-from events.log.address import node_url, node_urls
+from events.log.address import node_urls
+from events.log.cluster import MAX_CONNECTIONS, plain_client
+from events.log.cluster import Cluster as Cluster
 from events.log.redis_errors import redis_errors
-
-TIMEOUT_S = 10.0
-MAX_CONNECTIONS = 256
-"""Connections of this process to one server, at most."""
-
-_LOOK_TIMEOUT_S = 2.0
-"""How long one node may take to tell which node holds what, before another is asked."""
-_REDIRECTS = 4
-SLOTS = 16_384
 
 _Answer = TypeVar("_Answer")
 _Name = TypeVar("_Name")
-
-
-class Cluster:
-    """The nodes of a Redis Cluster. ``open`` finds them, ``aclose`` lets them go."""
-
-    def __init__(self, url: str, map_: RedisCluster, max_connections: int) -> None:
-        self._url = url
-        self._map = map_
-        self._max_connections = max_connections
-        self._nodes: dict[str, Redis] = {}
-        self._stale = False
-        self._looking = asyncio.Lock()
-
-    @classmethod
-    async def open(cls, url: str, max_connections: int = MAX_CONNECTIONS) -> Cluster:
-        """The cluster that any of the nodes in ``url`` belongs to. Raises Transient, SetupError."""
-        return cls(url, await _look_up(url), max_connections)
-
-    async def ask(self, key: str, command: Callable[[Redis], Awaitable[_Answer]]) -> _Answer:
-        """Run a command on the node that holds ``key``. Raises as ``redis_errors`` tells.
-
-        Follows a slot that has moved: the node that answered so has done nothing. A slot on its way is Transient: a
-        partition has several keys, and no node can serve them before it has all of them.
-        """
-        with redis_errors():
-            for _ in range(_REDIRECTS):
-                node = await self.holder(key)
-                try:
-                    return await command(node)
-                except MovedError as moved:
-                    await self._follow(moved)
-                except (ConnectionError, ReadOnlyError, TimeoutError, OSError):
-                    self._stale = True
-                    raise
-        raise Transient(f"the nodes of the Redis Cluster do not agree on who holds {key}: try again")
-
-    async def holder(self, key: str) -> Redis:
-        """The client of the node that holds ``key``, as far as is known. Raises RedisClusterException."""
-        await self._refresh()
-        node = self._map.get_node_from_key(key)
-        if node is None:
-            raise RedisClusterException(f"no node of the cluster holds the slot of {key}")
-        return self._client(node.host, int(node.port))
-
-    async def url_of(self, key: str) -> str:
-        """The URL of the node that holds ``key``, looked up anew. Raises Transient."""
-        self._stale = True
-        with redis_errors():
-            return self._url_at(await self.holder(key))
-
-    async def live_url(self, liked: str = "") -> str:
-        """The URL of a master that answers: the one at ``liked`` if it still does. Raises Transient."""
-        self._stale = True
-        return self._url_at(await self.live(liked))
-
-    async def live(self, liked: str = "") -> Redis:
-        """The client of any master that answers: what is published at one is heard at all. Raises Transient."""
-        nodes = await self.masters()
-        random.shuffle(nodes)
-        for node in sorted(nodes, key=lambda node: self._url_at(node) != liked):
-            try:
-                async with asyncio.timeout(_LOOK_TIMEOUT_S):
-                    await node.ping()
-                return node
-            except (RedisError, OSError):
-                self._stale = True
-        raise Transient("no node of the Redis Cluster answers")
-
-    async def masters(self) -> list[Redis]:
-        """The clients of all nodes that hold slots. Raises Transient."""
-        with redis_errors():
-            await self._refresh()
-        return [self._client(node.host, int(node.port)) for node in self._map.get_primaries()]
-
-    async def ping(self) -> None:
-        """Make sure that every master answers, and that all slots are served. Raises Transient, SetupError."""
-        self._stale = True
-        with redis_errors():
-            for node in await self.masters():
-                await node.ping()
-            info: Any = await node.cluster("INFO")
-        if info["cluster_state"] != "ok":
-            raise Transient(f"the Redis Cluster is down: {info['cluster_slots_ok']} of {SLOTS} slots are served")
-
-    def look_again(self) -> None:
-        """Ask the cluster anew who holds what, before the next command."""
-        self._stale = True
-
-    async def aclose(self) -> None:
-        """Let all connections go."""
-        await self._map.aclose()
-        for node in self._nodes.values():
-            await node.aclose()
-
-    def _url_at(self, node: Redis) -> str:
-        where = node.connection_pool.connection_kwargs
-        return node_url(self._url, where["host"], where["port"])
-
-    def _client(self, host: str, port: int) -> Redis:
-        name = f"{host}:{port}"
-        if name not in self._nodes:
-            # once is enough: whether it is still the node to ask, the cluster knows better than a further try
-            retry = Retry(NoBackoff(), 1, supported_errors=(ConnectionError,))
-            self._nodes[name] = plain_client(node_url(self._url, host, port), self._max_connections, retry)
-        return self._nodes[name]
-
-    async def _follow(self, moved: MovedError) -> None:
-        if moved.host:
-            await self._map.nodes_manager.move_slot(moved)
-        else:
-            self._stale = True
-
-    async def _refresh(self) -> None:
-        """Learn anew who holds what, if there is reason to. Raises RedisClusterException, Transient."""
-        if self._stale:
-            async with self._looking:
-                await self._look()
-
-    async def _look(self) -> None:
-        if not self._stale:
-            return  # whoever had the lock before has looked
-        try:
-            await self._map.nodes_manager.initialize()
-        except RedisClusterException:
-            # none of those that were known answers: the ones that the address names may
-            known, self._map = self._map, await _look_up(self._url)
-            await known.aclose()
-        self._stale = False
-        await self._forget()
-
-    async def _forget(self) -> None:
-        """Let the connections to nodes go that are no part of the cluster any more."""
-        known = {f"{node.host}:{node.port}" for node in self._map.get_nodes()}
-        for name in set(self._nodes) - known:
-            await self._nodes.pop(name).aclose()
-
 
 AnyRedis: TypeAlias = Redis | Cluster
 """The Redis of a log."""
@@ -247,56 +86,29 @@ async def connect(url: str, *, max_connections: int = MAX_CONNECTIONS) -> AnyRed
     ``max_connections`` bounds those to one server. Raises Transient when nobody answers, SetupError for an address that
     cannot be right.
     """
-    urls, trouble = node_urls(url), ""
+    urls, trouble = node_urls(url), Transient()
     for one in urls:
-        client = plain_client(one, max_connections)
         try:
-            with redis_errors():
-                info: Any = await client.info("cluster")
-        except Transient as error:
-            trouble = str(error)
-            await client.aclose()
-            continue
-        except ResponseError as error:
-            await client.aclose()
-            raise SetupError(
-                f"{error}: correct the end of REDIS_URL (a Redis Cluster has no database but 0)"
-            ) from error
-        if not info.get("cluster_enabled"):
-            if len(urls) > 1:
-                await client.aclose()
-                raise SetupError("REDIS_URL names several nodes, but the one that answers is no Redis Cluster")
-            return client
-        await client.aclose()
-        if urlsplit(one).path not in ("", "/", "/0"):
-            raise SetupError("a Redis Cluster has no database but 0: correct the end of REDIS_URL")
-        return await Cluster.open(url, max_connections)
-    raise Transient(trouble)
-
-
-def plain_client(url: str, max_connections: int = MAX_CONNECTIONS, retry: Retry | None = None) -> Redis:
-    """A client of one server: bounded waiting, bounded connections, few and quick retries."""
-    return Redis.from_url(
-        url,
-        socket_timeout=TIMEOUT_S,
-        socket_connect_timeout=TIMEOUT_S,
-        max_connections=max_connections,
-        retry=retry or Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
-    )
-
-
-async def _look_up(url: str) -> RedisCluster:
-    """The map of the cluster, from whichever of its nodes answers first. Raises Transient, SetupError."""
-    trouble: Transient | None = None
-    for one in node_urls(url):
-        found = RedisCluster.from_url(
-            one, socket_timeout=_LOOK_TIMEOUT_S, socket_connect_timeout=_LOOK_TIMEOUT_S, reinitialize_steps=0,
-            require_full_coverage=False,
-        )  # fmt: skip
-        try:
-            with redis_errors():
-                return await found.initialize()
+            async with AsyncExitStack() as stack:
+                client = plain_client(one, max_connections)
+                stack.push_async_callback(client.aclose)
+                if not await _is_cluster(client):
+                    if len(urls) > 1:
+                        raise SetupError("REDIS_URL names several nodes, but the one that answers is no Redis Cluster")
+                    stack.pop_all()
+                    return client
+            if urlsplit(one).path not in ("", "/", "/0"):
+                raise SetupError("a Redis Cluster has no database but 0: correct the end of REDIS_URL")
+            return await Cluster.open(url, max_connections)
         except Transient as error:
             trouble = error
-    assert trouble is not None, "an address names a node"
     raise trouble
+
+
+async def _is_cluster(client: Redis) -> bool:
+    try:
+        with redis_errors():
+            info: Any = await client.info("cluster")
+    except ResponseError as error:
+        raise SetupError(f"{error}: correct the end of REDIS_URL (a Redis Cluster has no database but 0)") from error
+    return bool(info.get("cluster_enabled"))

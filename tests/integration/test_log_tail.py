@@ -45,8 +45,9 @@ async def test_a_waiting_reader_wakes_up(world: World) -> None:
 @in_world()
 async def test_waiting_is_shorter_than_the_sockets_patience(world: World) -> None:
     started = time.monotonic()
+    # a wait as long as asked for would end with an error of the socket, or after a minute
     assert await read(world.client(socket_timeout=0.5), world.log_id, 0, OPENED, block_ms=60_000) == []
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
