@@ -48,8 +48,9 @@ bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
 
-soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time
-	@for round in $$(seq $(ROUNDS)); do echo "== round $$round"; $(BIN)/python -m pytest -m chaos || exit 1; done
+soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time, and every point of the first round
+	@every=1; for round in $$(seq $(ROUNDS)); do echo "== round $$round"; \
+	  REFOLD_CHAOS_ALL=$$every $(BIN)/python -m pytest -m chaos || exit 1; every=; done
 
 clean:  ## remove .venv, caches and builds; data under .refold stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
