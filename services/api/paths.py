@@ -11,8 +11,6 @@ from urllib.parse import quote, unquote
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.api.problems import Problem, problem_response
-
 
 class Name(Convertor[str]):
     """One path segment, decoded."""
@@ -43,6 +41,9 @@ class RoutePathAsSent:
         """Pass the request on."""
         if scope["type"] == "http" and scope.get("raw_path"):
             if b"%00" in scope["raw_path"] or b"%00" in scope["query_string"]:
+                # not at the top: job processes import this package, and have no use for FastAPI
+                from services.api.problems import Problem, problem_response
+
                 problem = Problem(422, "bad_parameter", "no name holds a NUL: the door stores it as U+FFFD")
                 await problem_response(problem)(scope, receive, send)
                 return

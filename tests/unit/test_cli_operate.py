@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from projections.diff import Diff, FieldDiff, Retyped, RowDiff, TableDiff
 from services.cli import rebuild, watching
 from services.cli.client import Client
 from services.cli.errors import INTERRUPTED, USAGE, CliError
+from tests.instance import ROOT
 
 
 class Instance(Client):
@@ -118,3 +121,9 @@ def test_a_diff_shows_the_first_rows_field_by_field(capsys: pytest.CaptureFixtur
     assert 'status: "open" -> {"long": "xxx' in out and "x" * 200 not in out
     assert "steps: 1\n" in out and 'steps: "1"\n' in out
     assert "new column owner" in out and "n: TEXT -> BIGINT, not compared" in out and "the table goes" in out
+
+
+def test_a_job_process_starts_without_what_it_has_no_use_for() -> None:
+    """Each dry run, repair and rebuild is one."""
+    code = "import sys, services.api.job; sys.exit('fastapi' in sys.modules or 'redis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
