@@ -122,7 +122,8 @@ class Cluster:
                 await node.ping()
             info: Any = await node.cluster("INFO")
         if info["cluster_state"] != "ok":
-            raise Transient(f"the Redis Cluster is down: {info['cluster_slots_ok']} of {SLOTS} slots are served")
+            served = f"{info['cluster_slots_ok']} of {SLOTS} slots are served"
+            raise Transient(f"the Redis Cluster is in state {info['cluster_state']}: {served}")
 
     def look_again(self) -> None:
         """Ask the cluster anew who holds what, before the next command."""

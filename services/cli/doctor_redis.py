@@ -62,7 +62,10 @@ def _cluster(url: str) -> Check:
     with RedisCluster.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S) as cluster:
         masters, replicas = cluster.get_primaries(), cluster.get_replicas()
         infos: list[Info] = [cluster.info(target_nodes=node) for node in masters]
-    nodes = f"{len(masters)} masters, {len(replicas)} replica{'' if len(replicas) == 1 else 's'}"
+    nodes = ", ".join(
+        f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+        for what, found in (("master", masters), ("replica", replicas))
+    )
     return _judge(f"{_what(infos[0])}, cluster, {nodes}", infos)
 
 
