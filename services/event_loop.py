@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -22,6 +23,7 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
             loop.add_signal_handler(signum, ask, signum)
         await main(stopping)
 
+    faulthandler.enable()  # of a crash in a C library there is no other trace
     with asyncio.Runner(loop_factory=_factory() if uvloop else None) as runner:
         runner.run(run())
 
