@@ -223,6 +223,9 @@ class Publisher:
             void = [index for index, a in pending.items() if found.is_void(a)]
             if void:
                 again = await self._append([pending[index].event for index in void], deadline)
+                if any(pending[index].position == anew.position for index, anew in zip(void, again, strict=True)):
+                    # a server that another one has overtaken has them where they were, and knows of nothing
+                    await asyncio.sleep(_LONGEST_PAUSE_S)
                 pending.update(zip(void, again, strict=True))
             elif pending:
                 # the watermark in SQL has not come as far as the wake-up said: never spin on it

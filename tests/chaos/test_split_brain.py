@@ -24,8 +24,8 @@ def test_split_brain(tmp_path: Path) -> None:
     An archiver, a publisher and the reactors stay with the old master; another archiver and publisher meet the new one.
     Then the old master becomes the new one's replica, with its connections kept, and everybody goes on there.
     """
-    runs = made_up_runs(60, random.Random(3))
-    before, old_side, new_side = runs[:20], runs[20:40], runs[40:]
+    runs = made_up_runs(36, random.Random(3))
+    before, old_side, new_side = runs[:12], runs[12:24], runs[24:]
     redis = replicated_redis(tmp_path)
 
     async def scenario() -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,7 +24,7 @@ from events.log.layout import OWNER, keys_of
 from events.log.recovery import open_partition, reopen
 from events.log.survivors import Memory
 from events.log.tail import read
-from events.publisher import Publisher
+from events.publisher import NotDurable, Publisher
 from tests.integration.log_world import World, event, in_world, start, statuses
 from tests.servers import redis_server
 
@@ -228,6 +229,24 @@ async def test_after_a_restore_of_sql_the_hot_window_is_archived_again(world: Wo
         assert db.read_now(lambda conn: read_refusals(conn, "default")) == []
     finally:
         db.close()
+
+
+@in_world()
+async def test_a_publisher_at_a_server_that_was_overtaken_does_not_spin(world: World) -> None:
+    """What it appends there is void, and stays so until that server gets the log back or is left."""
+    publisher = Publisher(world.redis, world.db, 1, timeout_s=2)
+    mark = await world.watermark()
+    await world.db.write(lambda conn: end_epoch(conn, 0, mark, 9, reason="elsewhere", now_ms=0))
+    with pytest.raises(NotDurable):
+        await publisher.publish_events([event("a")])
+    calls: Any = await world.redis.info("commandstats")
+    assert calls["cmdstat_evalsha"]["calls"] < 20
+    await world.open()
+    waiting = asyncio.create_task(publisher.publish_events([event("a")]))
+    while not await world.archived_ids():
+        await world.archive_all()
+    (outcome,) = await waiting
+    assert outcome.status in ("stored", "duplicate")
 
 
 def test_a_replica_ends_no_epoch(tmp_path: Path) -> None:
