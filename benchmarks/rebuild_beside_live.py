@@ -125,7 +125,7 @@ def _step(label: str, number: int) -> dict[str, Any]:
 def report(what: str, found: tuple[float, float], alone: tuple[float, float]) -> None:
     """One line: milliseconds, and ratios to those without a rebuild."""
     ratios = " ".join(f"{mine / theirs:5.2f}" for mine, theirs in zip(found, alone, strict=True))
-    print(f"{what:50s} median {found[0]:6.1f} ms, 99th {found[1]:6.1f} ms   ratios {ratios} (target {TARGET:g})")
+    print(f"{what:54s} median {found[0]:6.1f} ms, 99th {found[1]:6.1f} ms   ratios {ratios} (target {TARGET:g})")
 
 
 def main() -> None:
@@ -154,7 +154,7 @@ def run(client: httpx.Client, url: str, samples: int) -> None:
             begin = start + index * samples
             found = latency(client, range(begin, begin + samples))
         limit = f", {rate:,} events/s" if rate else ""
-        report(f"  rebuilding {name}{limit}, {len(took)} times", found, alone)
+        report(f"  rebuilding {name}{limit} ({len(took)} rebuilds)", found, alone)
         assert took, "no rebuild ran"
     quiet, worst = flood(url, "quiet")
     print(
