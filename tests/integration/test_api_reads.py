@@ -389,6 +389,8 @@ def finished(instance: Instance, path: str) -> dict[str, Any] | None:
 def test_reading_after_a_token(instance: Instance) -> None:
     bad = instance.http.get("/v1/tasks/x", params={"after": "nonsense"})
     assert (bad.status_code, bad.json()["code"]) == (422, "bad_token")
+    foreign = instance.http.get("/v1/tasks/x", params={"after": "00000000~0.1-0"})
+    assert (foreign.status_code, foreign.json()["code"]) == (422, "foreign_token")
     log = instance.http.get("/v1/log").json()
     assert log["events"] == sum(int(mark.partition("-")[2]) + 1 for mark in log["watermarks"].values())
     until(lambda: all(one["reached"] for one in after(instance, log["token"])))
