@@ -16,7 +16,7 @@ from events.errors import RefoldError
 from events.event import Position
 from projections.building import BATCH, CACHE_ROWS, LEASE_TTL_S, Build, CheckFailed, lease
 from projections.engine.cores import cores
-from projections.engine.crew import ProcessesDied, fold_in_processes
+from projections.engine.crew import fold_in_processes
 from projections.engine.lockstep import Lockstep
 from projections.engine.memo import Remembering
 from projections.engine.pace import Pace
@@ -78,8 +78,9 @@ def rebuild_together(
                 owned = held.enter_context(lease(name, log, lease_ttl_s))
                 shared.builds[name] = Build.begin(projection, stores, log, owned, told, partial(cancel, name))
                 held.callback(shared.builds[name].close)
-        shared.fold(processes or cores())
-        shared.finish(refold=verify, dead_letters=not allow_dead_letters)
+        with shared.excusing(*shared.builds):
+            shared.fold(processes or cores())
+            shared.finish(refold=verify, dead_letters=not allow_dead_letters)
     if shared.failures:
         raise NotAllRebuilt(shared.built, shared.failures)
     return shared.built
@@ -102,15 +103,17 @@ class _Pass:
         self._opened = opened
 
     @contextmanager
-    def excusing(self, name: str) -> Iterator[None]:
-        """What one read model raises is its failure, and ends its building only."""
+    def excusing(self, *names: str) -> Iterator[None]:
+        """What is raised here is the failure of these read models, as far as they are not done, and of no other."""
         try:
             yield
         except RefoldError as error:
-            self.failures[name] = error
-            build = self.builds.pop(name, None)
-            if build is not None and isinstance(error, Cancelled | CheckFailed):
-                build.give_up()
+            for name in names:
+                if name not in self.built and name not in self.failures:
+                    self.failures[name] = error
+                build = self.builds.pop(name, None)
+                if build is not None and isinstance(error, Cancelled | CheckFailed):
+                    build.give_up()
 
     def watch(self) -> bool:
         """Let each tell how far it is, or end; whether any is left."""
@@ -156,11 +159,7 @@ class _Pass:
             self._stores.url, {partition: marks[partition] for partition in behind}, self._batch,
             CACHE_ROWS // len(self.builds), None if self._limit is None else self._limit / crew,
         )  # fmt: skip
-        try:
-            fold_in_processes(job, list(behind), crew, self.watch)
-        except ProcessesDied as error:
-            self.failures.update(dict.fromkeys(self.builds, error))
-            self.builds.clear()
+        fold_in_processes(job, list(behind), crew, self.watch)
 
     def _catch_up(self) -> None:
         """Fold until the archive is at most NEAR events ahead; publishing goes on meanwhile."""
