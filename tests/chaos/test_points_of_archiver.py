@@ -13,7 +13,7 @@ from tests.chaos.rounds import every_point
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 9), ("postgresql", "SIGKILL", 2), ("postgresql", "SIGSTOP", 15)],
+    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 9), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 31)],
 )
 def test_points_of_archiver(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest

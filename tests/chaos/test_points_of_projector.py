@@ -13,7 +13,7 @@ from tests.chaos.rounds import every_point
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 7), ("postgresql", "SIGKILL", 2), ("postgresql", "SIGSTOP", 11)],
+    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 7), ("postgresql", "SIGKILL", 4), ("postgresql", "SIGSTOP", 23)],
 )
 def test_points_of_projector(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest

@@ -13,7 +13,7 @@ from tests.chaos.rounds import every_point
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 2), ("sqlite", "SIGSTOP", 17), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 23)],
+    [("sqlite", "SIGKILL", 3), ("sqlite", "SIGSTOP", 29), ("postgresql", "SIGKILL", 9), ("postgresql", "SIGSTOP", 41)],
 )
 def test_points_of_rebuild(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest
