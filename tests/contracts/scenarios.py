@@ -177,7 +177,7 @@ def a_worker_that_was_fenced(folder: Path) -> None:
             await asyncio.sleep(0.02)
 
     with world(folder) as w:
-        asyncio.run(asyncio.wait_for(run(w), 30))
+        asyncio.run(asyncio.wait_for(run(w), 60))
         w.check()
 
 

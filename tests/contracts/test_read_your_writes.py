@@ -97,10 +97,10 @@ def test_waiting_is_bounded_and_ends_as_soon_as_it_can(lab: Lab) -> None:
             token = await asyncio.to_thread(written, lab, "t")
             began = time.monotonic()
             assert not (await models.read("toy", count, after=token, timeout_s=0.2)).reached
-            assert 0.2 <= time.monotonic() - began < 10
+            assert 0.2 <= time.monotonic() - began < 60
             reading = asyncio.create_task(models.read("toy", count, after=token, timeout_s=60))
             await asyncio.to_thread(fold, lab)
-            assert (await asyncio.wait_for(reading, 30)).reached
+            assert (await asyncio.wait_for(reading, 55)).reached
 
     asyncio.run(run())
 
