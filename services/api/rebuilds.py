@@ -20,6 +20,7 @@ from services.composition import Backend
 
 router = APIRouter(tags=["rebuild"])
 
+
 class Wanted(BaseModel):
     """How to rebuild."""
 
