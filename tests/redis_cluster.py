@@ -28,7 +28,7 @@ from tests.servers import RedisServer, free_port
 SLOTS = 16_384
 NODE_TIMEOUT_MS = 2_000
 """After which a node that is silent is taken for dead."""
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 
 
 @dataclass

@@ -41,7 +41,7 @@ def workers(environ: dict[str, str], tmp_path: Path) -> Iterator[list[subprocess
             command = [*REFOLD, "worker", *(text for role in roles for text in ("--role", role))]
             processes.append(subprocess.Popen(command, cwd=ROOT, env=environment(**environ), stdout=log, stderr=log))
     try:
-        until(lambda: ready(environ["REFOLD_URL"], processes, tmp_path), 90)
+        until(lambda: ready(environ["REFOLD_URL"], processes, tmp_path), 240)
         yield processes
         for process in processes:
             process.terminate()
@@ -71,7 +71,7 @@ def answer(environ: dict[str, str], *arguments: str) -> Any:
     return json.loads(done.stdout.decode().strip().splitlines()[-1])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_what_is_imported_arrives_once_and_verifies(
     environ: dict[str, str], workers: list[subprocess.Popen[bytes]], cluster: RedisCluster
 ) -> None:
@@ -80,7 +80,7 @@ def test_what_is_imported_arrives_once_and_verifies(
     source = real if real.is_dir() else SAMPLES / "chat"
     for _ in range(2):
         answer(environ, "import", str(source), "--format", "chat", "--limit", LIMIT, "--wait")
-        events = until(lambda: settled(environ), 120)
+        events = until(lambda: settled(environ), 240)
     found = answer(environ, "verify")
     assert found["equal"], found
     assert events == answer(environ, "status")["events"] > 0

@@ -21,7 +21,7 @@ from tests.servers import PostgresServer
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
 def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer, how: signal.Signals) -> None:
     """Half of the partitions and the inbox change their server, and lose what the replica had not got yet.

@@ -20,7 +20,7 @@ from tests.servers import PostgresServer
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_redis_cluster_reshard(tmp_path: Path, postgres: PostgresServer) -> None:
     """A partition's new node is another server: the fence closes, recovery re-opens, nothing is lost or doubled."""
     rng = random.Random(6)
