@@ -135,7 +135,7 @@ class Settings:
     start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
     rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)
-    """Whether `refold up` begins to rebuild what other code made; else it is read as it is until somebody rebuilds it."""
+    """Whether `refold up` begins to rebuild what other code made; else it is read as it is until it is rebuilt."""
     worker_rebuilds: bool = _setting("REFOLD_WORKER_REBUILDS", False, _flag)
     """Whether `refold worker` begins to rebuild what former code made: once for each change of the code."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
