@@ -232,8 +232,7 @@ def more(deploy: Deploy, flow: Flow) -> None:
 def test_old_and_new_code_side_by_side_forward_and_back(tmp_path: Path, golden: str) -> None:
     """C12 on the way: what is newer than the old code is parked by it, and picked up by the new code's rebuild."""
     with deploying(tmp_path, golden) as deploy:
-        deploy.start("archiver", OLD, "archiver")
-        old_worker = deploy.start("old-worker", OLD, "projector")
+        old_worker = deploy.start("old-worker", OLD, "archiver", "projector")
         old = Side(deploy, deploy.start("old-api", OLD, "api"))
         deploy.until(lambda: old.state() in SERVED and old.generation() == 1)
 
