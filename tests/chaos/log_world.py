@@ -30,7 +30,7 @@ BATCHES, SIZE = 3, 4
 
 _QUICK: list[tuple[Any, str, float]] = [
     (archiver, "_WAIT_MS", 20), (archiver, "_FIRST_PAUSE_S", 0.01), (recovery, "_PAUSE_S", 0.02),
-    (watch, "POLL_S", 0.05),
+    (recovery, "OVERTAKEN_S", 0.2), (watch, "POLL_S", 0.05),
 ]  # fmt: skip
 """Waits made short, for there are hundreds of rounds: none of them decides what is right."""
 
