@@ -31,7 +31,7 @@ from events.log.client import AnyRedis, reconnect
 from events.log.identity import claim, other_log
 from events.log.layout import keys_of
 from events.log.scripts import Script
-from events.log.survivors import survey
+from events.log.survivors import Survey, survey
 from events.log.tail import Health, check
 from events.log.turn import Turn
 
@@ -40,6 +40,10 @@ OVERTAKEN_S = 2.0
 
 _CLOSE, _REOPEN = Script("close"), Script("reopen")
 _pack = msgspec.msgpack.Encoder().encode
+_EMPTY = _pack({})
+STEP = 5_000
+"""Entries that one script call looks at: it holds up the whole server while it runs."""
+
 _TRIES = 10
 _PAUSE_S = 0.1
 
@@ -179,13 +183,31 @@ async def _reopen(
     found = await survey(redis, db, partition, ends, Position(health.epoch, archived), turn.keep)
     if found.refusals:
         await db.write(lambda conn: keep_refusals(conn, found.refusals))
-    answer = await _REOPEN.run(
-        redis, keys, epoch, _pack({str(ended): n for ended, n in ends.items()}), _pack(found.skipped),
-        int(all(n < 0 for n in ends.values())), log_id, _pack(found.seeds), closed,
-    )  # fmt: skip
-    if answer[0] == b"OTHER":
-        raise other_log(answer[1].decode(errors="replace"), log_id)
-    if answer[0] == b"LATE":
-        raise Fenced(f"partition {partition}: epoch {answer[1].decode()} is open already", partition=partition)
-    survivors, foreign = answer[1:]
+    arguments = (_pack({str(ended): n for ended, n in ends.items()}), int(all(n < 0 for n in ends.values())), log_id)
+    survivors, foreign = await _carry_over(redis, partition, epoch, arguments, found, closed, turn)
     return Opened(partition, watermark, expected, health.why, health.whole, survivors, len(found.refusals), foreign)
+
+
+async def _carry_over(
+    redis: AnyRedis, partition: int, epoch: int, known: tuple[bytes, int, str], found: Survey, closed: bytes, turn: Turn
+) -> tuple[int, int]:
+    """Let Redis follow into the new epoch, step by step; how many entries survived, and how many are foreign."""
+    ends, nothing_archived, log_id = known
+    skipped, step, foreign = _pack(found.skipped), b"-", 0
+    while True:
+        answer = await _REOPEN.run(
+            redis, keys_of(partition), epoch, ends, skipped if step else _EMPTY, nothing_archived, log_id,
+            _EMPTY if step else _pack(found.seeds), closed, step, STEP,
+        )  # fmt: skip
+        match answer:
+            case [b"OPEN", _, survivors, _]:
+                return survivors, foreign
+            case [b"STEP", step, _, strange]:
+                foreign += strange
+                await turn.keep()
+            case [b"OTHER", holder]:
+                raise other_log(holder.decode(errors="replace"), log_id)
+            case [b"LATE", later]:
+                raise Fenced(f"partition {partition}: epoch {later.decode()} is open already", partition=partition)
+            case _:
+                raise TypeError(f"the reopen script answered {answer!r:.200}")

@@ -194,7 +194,9 @@ async def test_something_else_under_the_owners_key_is_named(world: World) -> Non
 async def test_a_partition_of_another_log_under_our_key(world: World) -> None:
     """A recovery that slept through a flush and another store's claim: its script, too, looks whose partition it is."""
     async with neighbour(world) as other:
-        answer = await Script("reopen").run(world.redis, KEYS, 7, b"\x80", b"\x80", 1, other.log_id, b"\x80", 7)
+        answer = await Script("reopen").run(
+            world.redis, KEYS, 7, b"\x80", b"\x80", 1, other.log_id, b"\x80", 7, "-", 5000
+        )
         assert answer == [b"OTHER", world.log_id.encode()]
         await world.redis.set(OWNER, other.log_id)
         with pytest.raises(SetupError, match=f"log {world.log_id[:8]}, ours is {other.log_id[:8]}"):

@@ -256,7 +256,7 @@ async def test_a_recovery_that_slept_between_sql_and_redis_changes_nothing(world
     await world.log.append(events(0, 1))
     for slept in (1, 2):
         answer = await Script("reopen").run(
-            world.redis, KEYS, slept, packb({}), packb({}), 1, world.log_id, packb({}), slept
+            world.redis, KEYS, slept, packb({}), packb({}), 1, world.log_id, packb({}), slept, "-", 5000
         )
         assert answer == [b"LATE", b"2"]
     assert await in_log(world, 2) == ["e0", "e1"]

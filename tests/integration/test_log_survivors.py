@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.msgpack import encode as packb
 from redis.asyncio import Redis
 
 from events.archive.refusals import KeptRefusal, read_refusals
@@ -20,8 +21,10 @@ from events.database_engines import sqlite
 from events.door import admit
 from events.errors import Fenced, Transient
 from events.event import Position
+from events.log import recovery
 from events.log.layout import OWNER, keys_of
 from events.log.recovery import open_partition, reopen
+from events.log.scripts import Script
 from events.log.survivors import Memory
 from events.log.tail import read
 from events.publisher import NotDurable, Publisher
@@ -170,6 +173,49 @@ async def test_many_who_find_it_closed_do_not_undo_each_others_work(world: World
     assert mark.epoch <= 3
     assert await world.redis.xlen(KEYS.log) == 10_000
     assert await world.redis.exists(KEYS.turn) == 0
+
+
+async def begin_to_copy(world: World, epoch: int) -> None:
+    """The first step of a recovery whose process then dies."""
+    mark = await world.watermark()
+    await world.db.write(lambda conn: end_epoch(conn, 0, mark, epoch, reason="begun", now_ms=0))
+    closed, _ = await Script("close").run(world.redis, KEYS[:4], epoch)
+    ends = packb({str(mark.epoch): mark.n})
+    answer = await Script("reopen").run(
+        world.redis, KEYS, epoch, ends, packb({}), 0, world.log_id, packb({}), closed, "-", 500
+    )
+    assert answer[0] == b"STEP"
+    assert answer[1].startswith(b"(")
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "an entry of somebody else", "the memory limit"])
+def test_a_copy_that_was_broken_off_is_begun_anew(
+    tmp_path: Path, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two steps the log is closed, and all that has survived still stands aside."""
+    monkeypatch.setattr(recovery, "STEP", 500)
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        for i in range(2):
+            await world.log.append([event(f"e{i}-{j}", seq=600 * i + j + 1) for j in range(600)])
+        await begin_to_copy(world, 2)
+        with pytest.raises(Fenced):
+            await world.log.append([event("too early")])
+        if meanwhile == "an entry of somebody else":
+            await world.redis.xadd(KEYS.log, {"a stranger": "was here"})
+        if meanwhile == "the memory limit":
+            await world.redis.config_set("maxmemory", 1)
+        mark = await world.open()
+        await world.redis.config_set("maxmemory", 0)
+        assert mark == Position(3, -1)
+        assert await in_log(world) == [f"e{i}-{j}" for i in range(2) for j in range(600)]
+        assert statuses(await world.log.append([event("e1-599", seq=1200), event("on", seq=1201)])) == [
+            "duplicate",
+            "stored",
+        ]
+
+    scenario(tmp_path)
 
 
 @in_world()
