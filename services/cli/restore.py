@@ -33,7 +33,7 @@ def restore(
     data: DataHere = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open the log on an empty or replaced Redis, and refill its memory from the archive.
+    """Refill an empty or replaced Redis from the archive.
 
     Whenever Redis has lost something the backend opens the log by itself, and nothing acknowledged is lost either way.
     This does it now, tells what it found, and lets Redis know again what it had forgotten. It may run at any time, and

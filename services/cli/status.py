@@ -28,7 +28,7 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far everything is: events, projections, reactors, services.
+    """Show how far everything is, and what stands still.
 
     A projection is live, behind (it gets on), paused or stuck (it does not; why is said), unowned (no worker folds it),
     stale (other code made it), rebuilding, abandoned or missing.
