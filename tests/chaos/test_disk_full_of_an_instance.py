@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pytest
 
 from tests.instance import Instance, running_instance, until
 
-DISK, BALLAST = 24 << 20, 10 << 20
+DISK, LEFT = 48 << 20, 6 << 20
 BATCH = 20
 TEXT = "x" * 8_000
 
@@ -38,21 +39,21 @@ def small_disk(folder: Path) -> Iterator[Path]:
 @pytest.mark.timeout(300)
 def test_disk_full_of_an_instance(tmp_path: Path) -> None:
     """Invariants 1 and 8: Redis, archive and read models share the disk; nothing acknowledged is lost or doubled."""
-    with small_disk(tmp_path / "disk") as disk:
+    settings = {"REFOLD_PUBLISH_TIMEOUT_S": "3", "REFOLD_WORKERS": "0"}
+    with small_disk(tmp_path / "disk") as disk, running_instance(disk / "data", **settings) as up:
         ballast = disk / "ballast"
-        ballast.write_bytes(b"x" * BALLAST)
-        with running_instance(disk / "data", REFOLD_PUBLISH_TIMEOUT_S="3", REFOLD_WORKERS="0") as up:
-            acknowledged, refused, answer = _fill(up)
-            assert answer.status_code == 503, answer.text
-            assert answer.headers["content-type"] == "application/problem+json"
-            assert int(answer.headers["retry-after"]) > 0
-            print(answer.json()["detail"])
-            assert up.http.get("/healthz").status_code == 200
-            ballast.unlink()
-            for events in (refused, _batch(up), _batch(up)):
-                until(lambda events=events: _stored(up, events), 90)
-                acknowledged += [event["id"] for event in events]
-            _check(up, acknowledged)
+        ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - LEFT))
+        acknowledged, refused, answer = _fill(up)
+        assert answer.status_code == 503, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) > 0
+        print(answer.json()["detail"])
+        assert up.http.get("/healthz").status_code == 200
+        ballast.unlink()
+        for events in (refused, _batch(up), _batch(up)):
+            until(lambda events=events: _stored(up, events), 90)
+            acknowledged += [event["id"] for event in events]
+        _check(up, acknowledged)
 
 
 def _fill(up: Instance) -> tuple[list[str], list[dict[str, Any]], httpx.Response]:
