@@ -42,6 +42,12 @@ def old_shape(conn: Connection, projection: Projection) -> OldShape:
     return {own: stand_in for own in wanted if (stand_in := _stand_in(own, there)) is not None}
 
 
+def has_table(conn: Connection, own: Table) -> bool:
+    """Whether the generation on this connection has the table, under its name or one that it had before."""
+    inspector = inspect(conn)
+    return any(inspector.has_table(name) for name in _names(own))
+
+
 @contextmanager
 def reading(conn: Connection, shape: OldShape) -> Iterator[None]:
     """Rewrite what is executed on this connection meanwhile."""

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy import Table
 from sqlalchemy.exc import SQLAlchemyError
 
+from projections.old_shapes import has_table
 from projections.projection import Projection
 from projections.queries.table_rows import place_columns, rows_of
 from services.api.deps import After, BackendDep, OrgDep
@@ -16,7 +17,6 @@ from services.api.paging import Page, PageParam
 from services.api.problems import Problem
 from services.api.projections import known
 from services.api.reading import Found, read
-from services.composition import Backend
 
 router = APIRouter(tags=["projections"])
 
@@ -56,8 +56,12 @@ async def rows(
     try:
         found = await read(backend, name, work, org=org, key=key or "", after=after)
     except SQLAlchemyError as error:
-        await _refuse_other_shape(backend, name, error)
+        if (await backend.read_models.read(name, lambda _: None)).stale:
+            raise _other_shape(name) from error
         raise
+    if found.note["stale"] and not (await backend.read_models.read(name, partial(has_table, own=found_table))).value:
+        # no rows yet is not the same as none
+        raise _other_shape(name)
     return {**_page(found, found_table, page), "read": found.note}
 
 
@@ -83,8 +87,7 @@ def _check_cursor(table: Table, page: Page) -> None:
         raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
 
 
-async def _refuse_other_shape(backend: Backend, name: str, error: SQLAlchemyError) -> None:
-    """Raise Problem when the generation that is read was made by other code: it has the tables of that code."""
-    if (await backend.read_models.read(name, lambda _: None)).stale:
-        detail = f"what is read of {name} was made by other code, with other tables: wait for its rebuild"
-        raise Problem(503, "stale", detail) from error
+def _other_shape(name: str) -> Problem:
+    """The generation that is read was made by other code: it has the tables of that code."""
+    detail = f"what is read of {name} was made by other code, with other tables: wait for its rebuild"
+    return Problem(503, "stale", detail)
