@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from sqlalchemy import update
 from events.database import Stores
 from projections.scratch import MARK
 from projections.task.tables import TASKS
+from tests.acceptance.test_status_watch import ESCAPES, terminal
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
 EVENTS = 600
@@ -194,6 +196,15 @@ def test_a_verification_is_cancelled(instance: Instance) -> None:
 def ended_at(instance: Instance, path: str) -> dict[str, Any] | None:
     job: dict[str, Any] = instance.http.get(path).json()
     return job if job["state"] != "running" else None
+
+
+def test_a_terminal_shows_how_far_it_is(instance: Instance) -> None:
+    """A bar with events of all, events a second, and the time that is left."""
+    with terminal(100, "rebuild", "beliefs", "--rate", SLOWLY, "--data", str(instance.data)) as shown:
+        bar = re.compile(r"beliefs \(folding\) .* [1-9]\d*/\d+ events [1-9]\d* events/s 0:\d\d:\d\d")
+        shown.until(lambda wrote: bar.search(ESCAPES.sub("", wrote)))
+        assert instance.refold("rebuild", "beliefs", "--cancel").returncode == 0
+        shown.until(lambda wrote: "cancelled" in wrote)
 
 
 def test_ctrl_c_leaves_a_rebuild_running_and_says_how_to_cancel_it(instance: Instance) -> None:
