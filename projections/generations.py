@@ -113,6 +113,23 @@ def previous(conn: Connection, projection: str) -> Generation | None:
     return max(retired, key=lambda g: g.activated_ms or 0, default=None)
 
 
+def retire_for_good(conn: Connection, generation: Generation) -> None:
+    """Record that it is dropped: it cannot be activated any more. Raises Refused for one that is in use."""
+    table = generations
+    dropped = conn.execute(
+        update(table)
+        .where(
+            table.c.projection == generation.projection,
+            table.c.generation == generation.number,
+            table.c.state.not_in(("active", "building")),  # compared where it is set: somebody may be going back to it
+        )
+        .values(state="dropped")
+    )
+    if dropped.rowcount != 1:
+        current = get(conn, generation.projection, generation.number)
+        raise Refused(f"{current.name} is {current.state} and cannot be dropped", code="in_use")
+
+
 def set_state(conn: Connection, generation: Generation, state: str) -> None:
     """Record that it failed, or was dropped."""
     _update(conn, generation, state=state)

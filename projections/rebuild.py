@@ -8,6 +8,7 @@ one transaction of the registry makes that the one that is read. A builder that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from events.archive import queries
 from events.database import Database, Stores
@@ -96,8 +97,5 @@ def drop_old(projection_name: str, stores: Stores, log: Database, *, keep: int =
 
 def drop(generation: Generation, stores: Stores, log: Database) -> None:
     """Drop one generation with all its rows. Raises Refused for one that is read or being built."""
-    current = log.read_now(lambda conn: generations.get(conn, generation.projection, generation.number))
-    if current.state in ("active", "building"):
-        raise Refused(f"{current.name} is {current.state} and cannot be dropped", code="in_use")
-    log.write_now(lambda conn: generations.set_state(conn, current, "dropped"))
-    stores.drop_generation(current.name)
+    log.write_now(partial(generations.retire_for_good, generation=generation))
+    stores.drop_generation(generation.name)
