@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from sqlalchemy import Connection, TextClause, text, update
+from sqlalchemy import Connection, TextClause, select, text, update
 
 from events.archive.schema import leases
 from events.clock import DATABASE_NOW_MS
@@ -41,10 +41,13 @@ def acquire(conn: Connection, name: str, partition: int, owner: str, ttl_s: floa
 
 def renew(conn: Connection, owner: str, ttl_s: float) -> set[tuple[str, int]]:
     """Prolong every lease of ``owner``; the (name, partition) of those that it still holds."""
+    table = leases
+    mine = select(table.c.name, table.c.partition).where(table.c.owner == owner)
+    # locked in the order in which others acquire them, should they have expired: or PostgreSQL ends one as a deadlock
+    conn.execute(mine.order_by(table.c.name, table.c.partition).with_for_update())
     statement = _sql(conn, "UPDATE leases SET expires_ms = {now} + :ttl_ms WHERE owner = :owner")
     conn.execute(statement, {"owner": owner, "ttl_ms": int(ttl_s * 1000)})
-    held = conn.execute(leases.select().where(leases.c.owner == owner))
-    return {(row.name, row.partition) for row in held}
+    return {(name, partition) for name, partition in conn.execute(mine)}
 
 
 def release(conn: Connection, name: str, partition: int, owner: str) -> None:

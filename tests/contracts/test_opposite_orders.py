@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from events.database import Database, Stores
 from events.errors import Fenced
+from projections.engine import ownership
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
@@ -24,6 +26,7 @@ from tests.stack import event
 
 BELIEFS = PROJECTIONS["beliefs"]
 ROUNDS = 8
+EXPIRED_S = -1.0
 
 
 def proposed(belief: str, statement: str) -> Any:
@@ -120,6 +123,33 @@ def test_who_is_fenced_waits_for_no_row(postgres: Any) -> None:
             assert not advancing.done()
         assert advancing.result(60)
     check(lab, store, former, successor)
+    lab.log.close()
+
+
+def test_a_worker_that_wakes_and_its_heir_want_the_same_leases(postgres: Any) -> None:
+    """One renews what it thinks its own, in whatever order the table has it; the other takes it over meanwhile."""
+    lab = Lab(Stores(postgres.new_database()))
+    other = lab.stores.log()
+    took_one: Future[None] = Future()
+
+    def hold(conn: Connection, partition: int) -> bool:
+        return ownership.acquire(conn, "toy__g1", partition, "sleeper", EXPIRED_S)
+
+    def inherit(conn: Connection) -> list[bool]:
+        taken = [ownership.acquire(conn, "toy__g1", 0, "heir", 60)]
+        took_one.set_result(None)
+        until_one_waits(other)
+        return [*taken, ownership.acquire(conn, "toy__g1", 1, "heir", 60)]
+
+    for partition in (0, 1, 0):  # what was written last lies last
+        assert lab.log.write_now(partial(hold, partition=partition))
+    with ThreadPoolExecutor(2) as threads:
+        inheriting = threads.submit(lab.log.write_now, inherit)
+        took_one.result(60)
+        renewing = threads.submit(other.write_now, lambda conn: ownership.renew(conn, "sleeper", 60))
+        assert inheriting.result(60) == [True, True]
+        assert renewing.result(60) == set()
+    other.close()
     lab.log.close()
 
 
