@@ -97,11 +97,13 @@ def activate(conn: Connection, generation: Generation) -> None:
     """Make this the generation that is read, and retire the one that was; all readers see it at once or not at all."""
     table = generations
     of_projection = table.c.projection == generation.projection
+    # in this order, though a clock went back: it tells which one is gone back to
+    last = conn.execute(select(func.max(table.c.activated_ms)).where(of_projection)).scalar()
     conn.execute(update(table).where(of_projection, table.c.state == "active").values(state="retired"))
     changed = conn.execute(
         update(table)
         .where(of_projection, table.c.generation == generation.number, table.c.state.in_(("building", "retired")))
-        .values(state="active", activated_ms=now_ms())
+        .values(state="active", activated_ms=max(now_ms(), (last or 0) + 1))
     )
     if changed.rowcount != 1:
         raise Refused(f"{generation.name} is {generation.state} and cannot be activated", code="not_ready")

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from events.archive import queries
 from events.archive.store import log_id
 from events.database import Database, Stores
-from events.errors import Refused, Transient
+from events.errors import Refused, SetupError, Transient
 from events.event import START, Position
 from events.tokens import read_token
 from projections import generations
@@ -64,6 +64,27 @@ class _Open:
     db: Database
     stale: bool
     shape: OldShape
+    readers: int = 0
+    replaced: bool = False
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """``work`` on one snapshot of it; whoever reads last what was replaced closes it."""
+        self.readers += 1
+        try:
+            return await self.db.read(work)
+        finally:
+            self.readers -= 1
+            self._close_if_left()
+
+    def replace(self) -> None:
+        """Nobody begins to read it any more. Its connections, and the room of its file, are given back."""
+        self.replaced = True
+        self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        if self.replaced and not self.readers:
+            # in a thread: a read whose caller was cancelled may still run
+            asyncio.get_running_loop().run_in_executor(None, self.db.close)
 
     def borrowed(self, name: str) -> bool:
         """Whether it is another read model's, which ``name`` replaces: nothing seals it when that is built."""
@@ -82,7 +103,6 @@ class ReadModels:
         self._stuck_after_s = stuck_after_s
         self._log_id = ""
         self._open: dict[str, _Open] = {}
-        self._closing: list[Database] = []
 
     async def read(
         self,
@@ -114,11 +134,10 @@ class ReadModels:
         return [await self._status(name, marks, epochs) for name in self._projections]
 
     def close(self) -> None:
-        """Close every generation that was opened."""
-        for each in [*self._closing, *(opened.db for opened in self._open.values())]:
-            each.close()
+        """Close every generation that is open."""
+        for opened in self._open.values():
+            opened.db.close()
         self._open.clear()
-        self._closing.clear()
 
     async def _are_valid(self, wanted: Mapping[int, Position], found: Read[T]) -> bool:
         """Whether no position of a token lies past the end of its epoch."""
@@ -138,18 +157,18 @@ class ReadModels:
         """One try; None when the read model is not far enough and time is left."""
         opened = await self._active(name, refresh=False)
         try:
-            outcome = await opened.db.read(partial(_read, opened, work, wanted, last))
-        except SQLAlchemyError:
-            # a generation that was dropped since: its tables are gone
+            outcome = await opened.read(partial(_read, opened, work, wanted, last))
+        except (SQLAlchemyError, SetupError):
+            # a generation that was dropped since: its tables are gone, or its file
             current = await self._active(name, refresh=True)
             if current is opened:
                 raise
-            outcome = await current.db.read(partial(_read, current, work, wanted, last))
+            outcome = await current.read(partial(_read, current, work, wanted, last))
         if outcome.sealed:
             # another generation takes this one's place, or has: the registry knows
             current = await self._active(name, refresh=True)
             if current is not opened:
-                outcome = await current.db.read(partial(_read, current, work, wanted, last))
+                outcome = await current.read(partial(_read, current, work, wanted, last))
         return outcome.read
 
     async def _active(self, name: str, *, refresh: bool) -> _Open:
@@ -169,10 +188,10 @@ class ReadModels:
         opened = await self._opened(generation, projection)
         if self._open.get(name) is not current:
             # somebody else was quicker
-            self._closing.append(opened.db)
+            opened.replace()
             return self._open[name]
         if current is not None:
-            self._closing.append(current.db)
+            current.replace()
         self._open[name] = opened
         return opened
 
@@ -192,7 +211,7 @@ class ReadModels:
         except Transient:
             everything = sum(lag(START, mark, epochs.get(p, {})) for p, mark in marks.items())
             return ProjectionStatus(name, 0, "missing", everything, 0.0, 0, 0, "it has no generation yet", progress)
-        found = await opened.db.read(partial(_state, shape=opened.shape))
+        found = await opened.read(partial(_state, shape=opened.shape))
         behind = {p: lag(position, marks.get(p, position), epochs.get(p, {})) for p, position in found.vector.items()}
         waiting = {p: found.vector[p] for p, events in behind.items() if events}
         ages, held = await self._log.read(
