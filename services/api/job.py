@@ -29,7 +29,7 @@ from projections.scope import Scope
 from projections.verify import as_document, verify
 from services.api.refolding import Options, Refolding
 from services.api.retrying import retry
-from services.api.telling import Throttled, say
+from services.api.telling import Throttled, channel, say
 from services.settings import Settings
 
 _LOOK_S = 0.5
@@ -131,6 +131,7 @@ NICE = 10
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; the exit code is 1 when it failed as a whole, its last line then says why."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    channel()
     if hasattr(os, "nice"):
         os.nice(NICE)
     given = _parser().parse_args(arguments)

@@ -1,10 +1,15 @@
-"""What a job process tells on its standard output, a JSON object a line: progress, and how it ended."""
+"""What a job process tells on its standard output, a JSON object a line: progress, and how it ended.
+
+Whatever else is printed in it, by a fold or a library say, goes to standard error: it is no part of what is told.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import Any
+from functools import cache
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -16,8 +21,17 @@ REPORT_EVERY_S = 0.1
 def say(projection: str = "", **value: Any) -> None:
     """Tell something of a projection, or of the whole job."""
     named = {"projection": projection} if projection else {}
-    sys.stdout.buffer.write(orjson.dumps(named | value, default=str) + b"\n")
-    sys.stdout.buffer.flush()
+    told = channel()
+    told.write(orjson.dumps(named | value, default=str) + b"\n")
+    told.flush()
+
+
+@cache
+def channel() -> BinaryIO:
+    """What was standard output when this was called first; from then on, standard output is standard error."""
+    told = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return told
 
 
 def say_progress(projection: str, progress: Progress) -> None:
