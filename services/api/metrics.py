@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, get_args
 
@@ -85,9 +86,13 @@ def _of_store(stored: Stored) -> Families:
         "refold_unknown_type_events", f"Archived events of types unknown here, the {TYPES} most frequent by name",
         labels=["type"],
     )  # fmt: skip
+    named: Counter[str] = Counter()
     for each in stored.unknown:
-        unknown.add_metric([each.type[:LONGEST_TYPE]], each.events)
-    unknown.add_metric([OTHERS], stored.unknown_events - sum(each.events for each in stored.unknown))
+        # what publishers choose may be alike in its beginning, or be called as the rest is: one sample a label
+        named[each.type[:LONGEST_TYPE]] += each.events
+    named[OTHERS] += stored.unknown_events - named.total()
+    for label, events in named.items():
+        unknown.add_metric([label], events)
     yield unknown
     lags = GaugeMetricFamily("refold_reactor_lag_events", "Archived events not reacted to", labels=["reactor"])
     ages = GaugeMetricFamily("refold_reactor_lag_seconds", "Age of the oldest of them", labels=["reactor"])

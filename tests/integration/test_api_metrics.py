@@ -12,11 +12,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from events.archive.unknown_types import UnknownType
 from events.event import Position
 from projections.engine.reports import Holding
 from projections.status import partition_status, projection_status
 from services.api.metrics import OTHERS, families
-from services.overview import Overview
+from services.overview import Overview, Stored
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -137,6 +138,16 @@ def test_metrics_are_there_while_the_stores_are_not() -> None:
     down = {metric.name: metric.samples for metric in families(Overview(None, None, None))}
     assert [sample.value for sample in down["refold_store_up"]] == [0.0]
     assert [sample.value for sample in down["refold_redis_up"]] == [0.0]
+
+
+def test_types_that_publishers_choose_make_one_sample_a_label() -> None:
+    """Alike for longer than a label holds, or called as the rest is: two samples of one label spoil a scrape."""
+    chosen = [("x." + "a" * 80 + "1", 5), ("x." + "a" * 80 + "2", 3), (OTHERS, 2), ('quo"te\n', 1)]
+    unknown = [UnknownType(type_, events, 0, 0) for type_, events in chosen]
+    overview = Overview(Stored(20, {}, 0, unknown, 20, []), None, None)
+    (family,) = (metric for metric in families(overview) if metric.name == "refold_unknown_type_events")
+    told = [(sample.labels["type"], sample.value) for sample in family.samples]
+    assert sorted(told) == sorted([("x." + "a" * 62, 8.0), (OTHERS, 11.0), ('quo"te\n', 1.0)])
 
 
 def test_a_rebuild_and_a_stuck_partition_show() -> None:
