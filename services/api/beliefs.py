@@ -12,7 +12,7 @@ from projections.queries import beliefs
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.paging import PageParam
 from services.api.problems import Problem
-from services.api.reading import now, read
+from services.api.reading import missing, now, read
 
 router = APIRouter(tags=["beliefs"])
 BELIEFS = "beliefs"
@@ -51,7 +51,7 @@ async def show(
     work = partial(beliefs.belief_document, org=org, scope=scope, belief=belief, now=now())
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     if found.value is None:
-        raise Problem(404, "no_belief", f"{scope} has no belief {belief!r}")
+        raise missing(found, "no_belief", f"{scope} has no belief {belief!r}")
     return {**found.value, "scope": scope, "read": found.note}
 
 

@@ -14,7 +14,7 @@ from services.api.deps import After, BackendDep, OrgDep
 from services.api.listings import event_at
 from services.api.paging import Page, PageParam
 from services.api.problems import Problem
-from services.api.reading import read
+from services.api.reading import missing, read
 from services.composition import Backend
 
 router = APIRouter(tags=["cards"])
@@ -43,7 +43,7 @@ async def show(card: str, backend: BackendDep, org: OrgDep, after: After = None)
     """One card, with everything that used it."""
     found = await read(backend, CARDS, partial(cards.card_document, org=org, card=card), org=org, after=after)
     if found.value is None:
-        raise Problem(404, "no_card", f"there is no card {card!r}")
+        raise missing(found, "no_card", f"there is no card {card!r}")
     return {**found.value, "read": found.note}
 
 
@@ -52,7 +52,7 @@ async def raw(card: str, backend: BackendDep, org: OrgDep) -> dict[str, Any]:
     """The original event that a card was made from, as it was published."""
     found = await read(backend, CARDS, partial(cards.card_document, org=org, card=card), org=org)
     if found.value is None:
-        raise Problem(404, "no_card", f"there is no card {card!r}")
+        raise missing(found, "no_card", f"there is no card {card!r}")
     original = found.value["original"]
     position = Position.parse(original["position"])
     event = await backend.db.read(lambda conn: event_at(conn, org, original["partition"], position))

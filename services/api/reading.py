@@ -13,6 +13,7 @@ from events.archive.store import log_id
 from events.keys import partition_of
 from events.tokens import write_token
 from projections.engine import tables
+from services.api.problems import Problem
 from services.composition import Backend
 
 T = TypeVar("T")
@@ -54,6 +55,17 @@ async def read(
         "incomplete": incomplete,
     }
     return Found(value, note)
+
+
+def missing(found: Found, code: str, detail: str) -> Problem:
+    """The answer where a read found nothing: 404, but 503 where what is asked for may only not be folded yet.
+
+    Who is told that there is nothing of a task begins it anew, and repeats what was done.
+    """
+    if found.note["reached"]:
+        return Problem(404, code, detail)
+    late = f"{found.note['generation']} has not folded the position that was asked for, so this may change: ask again"
+    return Problem(503, "behind", f"{detail}; {late}", read=found.note)
 
 
 async def newest(backend: Backend, org: str, key: str) -> str:

@@ -27,7 +27,9 @@ class Wanted(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     check: bool = Field(False, description="Compare with a second, independent refold before the swap")
-    rate: float | None = Field(None, gt=0, description="Events a second at most, over all processes")
+    rate: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Events a second at most, over all processes"
+    )
     processes: int | None = Field(None, ge=1, le=256, description="Processes that fold; default: one a core")
     allow_dead_letters: bool = Field(
         False, description="Swap though the new code cannot fold events that the old one could"
@@ -44,7 +46,7 @@ class Wanted(BaseModel):
 class WantedOfSeveral(Wanted):
     """Which to rebuild, and how."""
 
-    projections: list[str] | None = Field(None, description="Their names; default: all")
+    projections: list[str] | None = Field(None, min_length=1, description="Their names; default: all")
 
 
 @router.post("/v1/projections/rebuild", status_code=202)

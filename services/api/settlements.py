@@ -14,7 +14,7 @@ from projections.queries import settlements
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.listings import run_summary
 from services.api.problems import Problem
-from services.api.reading import read
+from services.api.reading import missing, read
 
 router = APIRouter(tags=["settlements"])
 SETTLEMENTS = "settlements"
@@ -51,5 +51,5 @@ async def state(session: str, backend: BackendDep, org: OrgDep, after: After = N
     work = partial(settlements.session_document, org=org, session=session)
     found = await read(backend, SETTLEMENTS, work, org=org, key=session_key(session), after=after)
     if found.value is None:
-        raise Problem(404, "no_session_state", f"no run of session {session!r} is settled")
+        raise missing(found, "no_session_state", f"no run of session {session!r} is settled")
     return {**found.value, "read": found.note}

@@ -15,7 +15,7 @@ from services.api.deps import After, BackendDep, OrgDep
 from services.api.listings import system_prompt
 from services.api.paging import PageParam
 from services.api.problems import Problem
-from services.api.reading import newest, now, read
+from services.api.reading import Found, missing, newest, now, read
 from services.composition import Backend
 
 router = APIRouter(tags=["tasks"])
@@ -51,7 +51,7 @@ async def show(task: str, backend: BackendDep, org: OrgDep, after: After = None)
     found = await read(backend, STATE, work, org=org, key=key, after=after)
     if found.value is None and not after:
         found = await read(backend, STATE, work, org=org, key=key, after=await newest(backend, org, key))
-    return {**_known(found.value, task), "read": found.note}
+    return {**_known(found, task), "read": found.note}
 
 
 @router.get("/v1/tasks/{task:name}/resume")
@@ -71,15 +71,16 @@ async def resume(
     after = after or await newest(backend, org, task_key(task))
     work = partial(tasks.resume_document, org=org, task=task, now=now(), config=_digests(config))
     found = await read(backend, STATE, work, org=org, key=task_key(task), after=after)
-    document = _known(found.value, task)
+    document = _known(found, task)
     session = await _session(backend, org, task, document["session"], after)
     prompt = await backend.db.read(lambda conn: system_prompt(conn, org, task, document["run"]))
     return {**document, "session_state": session, "system_prompt": prompt, "read": found.note}
 
 
-def _known(document: dict[str, Any] | None, task: str) -> dict[str, Any]:
-    if document is None:
-        raise Problem(404, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
+def _known(found: Found, task: str) -> dict[str, Any]:
+    if found.value is None:
+        raise missing(found, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
+    document: dict[str, Any] = found.value
     return document
 
 

@@ -34,7 +34,7 @@ async def verify(
     backend: BackendDep,
     jobs: JobsDep,
     response: Response,
-    projections: Annotated[list[str] | None, Body(embed=True)] = None,
+    projections: Annotated[list[str] | None, Body(embed=True, min_length=1)] = None,
 ) -> dict[str, Any]:
     """Refold projections (default: all) into scratch generations and compare. Poll the answer's `Location`."""
     job = jobs.start("verify", [known(backend, name) for name in projections or sorted(backend.projections)])
@@ -63,7 +63,7 @@ async def dry_run(
     response: Response,
     key: Key = None,
     tenant: Tenant = None,
-    rate: Annotated[float | None, Query(gt=0, description="Events a second at most")] = None,
+    rate: Annotated[float | None, Query(gt=0, allow_inf_nan=False, description="Events a second at most")] = None,
 ) -> dict[str, Any]:
     """Tell what a rebuild by the running code would change, row by row. Changes nothing. Poll the `Location`."""
     slowly = [f"--rate={rate}"] if rate else []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -101,6 +103,33 @@ def test_a_task_and_what_resuming_it_needs(instance: Instance) -> None:
     changed = instance.http.get(f"/v1/tasks/{run}/resume", params={"config": config}).json()["config"]["changed_since"]
     assert {"what": "system_prompt", "before": "d1", "after": "d2"} in changed
     assert instance.http.get(f"/v1/tasks/{run}/resume", params={"config": "[1]"}).status_code == 422
+
+
+def test_nothing_is_called_unknown_before_the_position_asked_for_is_folded(instance: Instance) -> None:
+    """Who is told that nothing is saved of a task begins it anew; it may only not be folded yet."""
+    folded = instance.stored(instance.event("somewhere"))
+    never = re.sub(r"-\d+$", "-1000000000", folded)
+    paths = [*(f"/v1/tasks/nobody{more}" for more in ("", "/resume")), "/v1/sessions/nobody/state", "/v1/cards/nobody"]
+    with ThreadPoolExecutor(len(paths)) as pool:
+        late = list(pool.map(lambda path: instance.http.get(path, params={"after": never}), paths))
+    for path, response in zip(paths, late, strict=True):
+        problem = response.json()
+        assert (response.status_code, problem["code"], problem["read"]["reached"]) == (503, "behind", False), path
+        assert response.headers["retry-after"]
+        assert instance.http.get(path, params={"after": folded}).status_code == 404
+
+
+def test_an_empty_choice_is_not_everything(instance: Instance) -> None:
+    for path in ("/v1/projections/rebuild", "/v1/verify"):
+        response = instance.http.post(path, json={"projections": []})
+        assert (response.status_code, response.json()["code"]) == (422, "bad_parameter")
+
+
+def test_a_rate_without_end_is_refused_at_once(instance: Instance) -> None:
+    for what in ("rebuild", "dry-run"):
+        for rate in ("inf", "nan", "0", "-1"):
+            response = instance.http.post(f"/v1/projections/beliefs/{what}", params={"rate": rate})
+            assert (response.status_code, response.json()["code"]) == (422, "bad_parameter"), rate
 
 
 def test_unknown_things_are_404_with_a_code(instance: Instance) -> None:
