@@ -95,7 +95,8 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise SetupError(
-                f"port {port} of {host} is taken: stop the program that has it, or set REFOLD_HTTP_PORT (0: any)"
+                f"port {port} of {host} is taken: stop the program that has it, or take another by --http "
+                "(REFOLD_HTTP_PORT; 0: any)"
             ) from error
         raise SetupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     bound.setblocking(False)

@@ -49,6 +49,9 @@ def _redis_url(text: str) -> str:
     for parts in map(urlsplit, node_urls(text)):
         if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.scheme == "unix"):
             raise ValueError("like redis://localhost:6379/0; a cluster's nodes like redis://one:6379,two:6379/0")
+        # redis-py takes a path that is no number for database 0
+        if parts.scheme != "unix" and not re.fullmatch(r"/?\d*/?", parts.path):
+            raise ValueError("like redis://localhost:6379/0: what follows the port is the number of a database")
     return text
 
 

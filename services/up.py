@@ -92,10 +92,11 @@ async def _refold_stale(backend: Backend, jobs: Jobs) -> None:
         generation = await backend.db.read(partial(generations.serving, projection=projection))
         if generation is not None and not generation.matches(projection):
             stale.append(name)
-    told = "it is rebuilt" if backend.settings.rebuild_stale else "look at `refold rebuild NAME --dry-run`, rebuild it"
+    begin = backend.settings.rebuild_stale
     for name in stale:
+        told = "it is rebuilt" if begin else f"look at `refold rebuild {name} --dry-run`, rebuild it"
         _log.warning("%s was made by other code: %s", name, told)
-    if stale and backend.settings.rebuild_stale:
+    if stale and begin:
         jobs.start("rebuild", stale)
 
 

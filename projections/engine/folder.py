@@ -15,7 +15,7 @@ from events.event import Position
 from projections.engine import checkpoints, repair
 from projections.engine.cache import RowCache
 from projections.engine.checkpoints import Claim
-from projections.engine.fold import EFFECTIVE, Fold, Folded, Refusal, Stumbled
+from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, Refusal, Stumbled
 from projections.engine.shapes import RowKey
 from projections.engine.source import DenseReader, Source
 from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write
@@ -26,11 +26,16 @@ SYSTEMIC_KEYS = 10
 
 @dataclass(frozen=True)
 class Step:
-    """What one step did: ``read`` positions are behind us now, of which ``applied`` events changed the read model."""
+    """What one step did: ``read`` positions are behind us now, of which ``applied`` events changed the read model.
+
+    ``failed`` are the dead letters that it left and that a person is to look at: not those that only wait for an
+    earlier one of their key, nor what newer code will fold.
+    """
 
     read: int
     applied: int
     position: Position
+    failed: tuple[DeadLetter, ...] = ()
 
 
 class PartitionFolder:
@@ -224,7 +229,8 @@ class PartitionFolder:
         self.claim.position = batch[-1].position
         self.claim.strikes = self.claim.unclean = 0
         self._stumbles.clear()
-        return Step(len(batch), folded.applied, self.claim.position)
+        failed = tuple(letter for letter in folded.letters if letter.cause not in ("waiting", "newer_version"))
+        return Step(len(batch), folded.applied, self.claim.position, failed)
 
     def _load(self, names: Collection[RowKey]) -> None:
         self._cache.learn(self.store.load(names))

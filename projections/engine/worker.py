@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from events.errors import Fenced, RefoldError, Transient
+from projections.engine.fold import DeadLetter
 from projections.engine.folder import PartitionFolder, Step
 from projections.engine.gate import Gate
 
@@ -124,7 +125,17 @@ class PartitionWorker:
             self.folded += step.read
             self._limit = next_limit(self._limit, step.read, seconds)
             self._observer.folded(self._projection, step.read, step.applied, seconds)
+            self._tell_of(step.failed)
         return step
+
+    def _tell_of(self, failed: Sequence[DeadLetter]) -> None:
+        """A line a step in the log, so that dead letters are noticed where nobody looks at the status."""
+        if failed:
+            first = failed[0]
+            logger.warning(
+                "%s: %d new dead letter(s), %s:%d:%s (%s: %s) first; their keys wait: see `refold deadletters list`",
+                self.name, len(failed), self._projection, first.partition, first.position, first.cause, first.error,
+            )  # fmt: skip
 
     def _timed(self, folder: PartitionFolder) -> tuple[Step | None, float]:
         if self._stopping:

@@ -7,6 +7,7 @@ or of one projection. A line on its standard input cancels it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -18,6 +19,8 @@ from uuid import uuid4
 
 import orjson
 
+_log = logging.getLogger("refold.jobs")
+
 KEPT_JOBS = 100
 _LINE_BYTES = 64 << 20
 _STDERR_BYTES = 4096
@@ -25,6 +28,8 @@ _STOP_S = 5.0
 
 _TELL_APART = ("rebuild",)
 """Kinds of job that tell of each of their projections apart."""
+
+_CHANGE_WHAT_IS_READ = ("rebuild", "rollback")
 
 State = Literal["running", "done", "failed", "cancelled"]
 
@@ -188,8 +193,9 @@ class Jobs:
         del self._processes[job.id]
 
     def _end(self, job: Job, error: str) -> None:
-        for part in job.parts.values():
+        for name, part in job.parts.items():
             part.end("failed" if error else "done", error)
+            _log.log(logging.WARNING if part.state == "failed" else logging.INFO, "%s", _ended(job, name, part))
 
 
 async def _listen(job: Job, process: asyncio.subprocess.Process) -> str:
@@ -211,6 +217,16 @@ async def _listen(job: Job, process: asyncio.subprocess.Process) -> str:
     if code and not failed:
         return f"the job process ended with code {code}: {said_last or 'it said nothing'}"
     return failed
+
+
+def _ended(job: Job, name: str, part: Part) -> str:
+    """What became of a job, or of one of its parts, in a line for the log."""
+    what = f"{job.kind} of {name or ' '.join(job.names)} {part.state}"
+    if part.error:
+        return f"{what}: {part.error}"
+    if job.kind in _CHANGE_WHAT_IS_READ and isinstance(part.result, dict):
+        return f"{what}: generation {part.result.get('generation')} is read"
+    return what
 
 
 def _write_cancel(process: asyncio.subprocess.Process, name: str) -> None:

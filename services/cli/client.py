@@ -132,7 +132,7 @@ def _url_of(folder: Path) -> str:
     while True:
         instance = running_instance(folder)
         if instance is None:
-            raise CliError(f"no instance runs on {folder}: {start}", UNREACHABLE)
+            raise CliError(f"no instance runs on {folder.absolute()}: {start}", UNREACHABLE)
         if instance.url:
             return instance.url
         if time.monotonic() > deadline:

@@ -59,6 +59,8 @@ def _print_verified(result: dict[str, Any]) -> None:
     for one in result["projections"]:
         for difference in one["first_differences"]:
             _print_difference(one["name"], difference)
+        if not one["equal"]:
+            say(f"to put it right: `refold rebuild {one['name']}`, or one key with --key", style="yellow")
 
 
 def _print_difference(name: str, difference: dict[str, Any]) -> None:

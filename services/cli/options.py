@@ -13,4 +13,4 @@ Data = Annotated[
 ]
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of the instance (REFOLD_URL).")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]

@@ -95,7 +95,7 @@ def rebuild(
     which = {"key": key, "tenant": tenant, "keep": keep, "rate": rate}
     mode = _mode([name for name, wanted in modes.items() if wanted], how | which)
     if bool(names) == every:
-        raise CliError("name projections, or say --all", USAGE)
+        raise CliError("name projections, or say --all" + (", not both" if names else ""), USAGE)
     with connected(data, url) as client:
         chosen = list(dict.fromkeys(names or [one["name"] for one in client.get("/v1/projections")["items"]]))
         if mode == "a rebuild":
@@ -153,7 +153,7 @@ def _rebuild_all(client: Client, names: Sequence[str], body: dict[str, Any], as_
         if as_json:
             print_json(job)
         else:
-            print_rebuilt(job)
+            print_rebuilt(job, checked=bool(body.get("check")))
     if not as_json:
         hint_dead_letters(one for one in client.get("/v1/projections")["items"] if one["name"] in names)
     if any(job["state"] != "done" for job in done):
@@ -173,15 +173,16 @@ def start_and_watch(client: Client, names: Sequence[str], body: dict[str, Any]) 
     return [job | {"note": notes.get(name) or job.get("note", "")} for name, job in jobs.items()]
 
 
-def print_rebuilt(job: dict[str, Any]) -> None:
-    """What became of one."""
+def print_rebuilt(job: dict[str, Any], *, checked: bool = False) -> None:
+    """What became of one. ``checked``: a second refold was asked for; a note tells where it may not have been made."""
     name = job["projection"]
     if job["state"] != "done":
         say(f"{name} {job['state']}: {one_line(job['error'])}", style="red")
         return
     say(
-        f"{name} refolded: {job['events']:,} events in {duration(job['seconds'])} "
-        f"({job['events_per_s']:,} events/s); reads now use generation {job['generation']}"
+        f"{name} refolded: {job['events']:,} events in {duration(job['seconds'])}, folded at "
+        f"{job['events_per_s']:,} events/s; reads now use generation {job['generation']}"
+        + (", which equals a second refold" if checked and not job["note"] else "")
     )
     if job["note"]:
         say(f"{name}: {job['note']}", style="yellow")
@@ -217,6 +218,7 @@ def _print_dry_run(result: dict[str, Any]) -> None:
     )
     if not result["differs"]:
         say("nothing would change", style="green")
+        _warn_of_nothing(result)
         return
     print_diff(result)
 
@@ -226,6 +228,16 @@ def _print_repaired(result: dict[str, Any]) -> None:
     say(f"{result['name']}, {_scope(result)}: {what} ({result['events']:,} events)", style="bold")
     if result["differs"]:
         print_diff(result)
+    else:
+        _warn_of_nothing(result)
+
+
+def _warn_of_nothing(result: dict[str, Any]) -> None:
+    """Nothing differs from nothing: the part may not be what was meant."""
+    a_part = result["key"] is not None or result["tenant"] is not None
+    if a_part and not any(one["live_rows"] or one["new_rows"] for one in result["tables"]):
+        name = result["name"]
+        say(f"{name} has no row of it, and gets none: `refold rows {name}` shows which keys there are", style="yellow")
 
 
 def print_diff(result: dict[str, Any]) -> None:
@@ -242,6 +254,9 @@ def print_diff(result: dict[str, Any]) -> None:
             now, then = _value(field["live"]), _value(field["new"])
             shown = {"added": then, "removed": now}.get(row["change"], f"{now} -> {then}")
             say(f"  {field['column']}: {shown}")
+    differing = sum(one["added"] + one["changed"] + one["removed"] for one in result["tables"])
+    if differing > len(result["first"]) > 0:
+        say(f"... {differing:,} rows differ in all, these are the first {len(result['first'])}", style="dim")
 
 
 def _shape(table: dict[str, Any]) -> str:
@@ -307,7 +322,8 @@ def _drop_old(client: Client, name: str, *, keep: int | None) -> dict[str, Any]:
 
 
 def _print_dropped(document: dict[str, Any]) -> None:
-    say(f"{document['projection']}: dropped {', '.join(document['dropped']) or 'nothing'}")
+    nothing = "nothing; --keep 0 leaves none but the one that is read"
+    say(f"{document['projection']}: dropped {', '.join(document['dropped']) or nothing}")
 
 
 def _path(name: str, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_an_abandoned_rebuild_is_not_waited_for_and_fails(capsys: pytest.Capture
     ("arguments", "said"),
     [
         ("", "name projections, or say --all"),
-        ("x --all", "name projections, or say --all"),
+        ("x --all", "name projections, or say --all, not both"),
         ("x --cancel --rollback", "--cancel and --rollback are different things"),
         ("x --keep 2", "--keep means nothing with a rebuild; it goes with --drop-old"),
         ("x --dry-run --check", "--check means nothing with --dry-run; it goes with a rebuild"),
@@ -121,6 +122,29 @@ def test_a_diff_shows_the_first_rows_field_by_field(capsys: pytest.CaptureFixtur
     assert 'status: "open" -> {"long": "xxx' in out and "x" * 200 not in out
     assert "steps: 1\n" in out and 'steps: "1"\n' in out
     assert "new column owner" in out and "n: TEXT -> BIGINT, not compared" in out and "the table goes" in out
+    assert "... 7 rows differ in all, these are the first 3" in out
+
+
+def test_a_check_is_told_only_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    done = {"projection": "x", "state": "done", "events": 7, "seconds": 1.0, "events_per_s": 7, "generation": 2}
+    rebuild.print_rebuilt(done | {"note": ""}, checked=True)
+    assert "generation 2, which equals a second refold" in capsys.readouterr().out
+    for job, checked in ((done | {"note": ""}, False), (done | {"note": "a rebuild without the check"}, True)):
+        rebuild.print_rebuilt(job, checked=checked)
+        assert "second refold" not in capsys.readouterr().out
+
+
+def test_a_part_without_rows_may_not_be_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped key has no rows, and nothing differs from nothing."""
+
+    def told(rows: int, key: str | None) -> str:
+        tables = [asdict(TableDiff("tasks", live_rows=rows, new_rows=rows))]
+        result = {"name": "x", "tenant": None if key is None else "o", "key": key, "events": 9, "differs": False}
+        rebuild._print_repaired(result | {"tables": tables, "first": []})
+        return capsys.readouterr().out
+
+    assert "x has no row of it" in told(0, "tsk/t1")
+    assert "no row" not in told(1, "task/t1") + told(0, None)
 
 
 def test_a_job_process_starts_without_what_it_has_no_use_for() -> None:

@@ -121,9 +121,10 @@ def test_what_differs_is_shown_column_by_column(capsys: pytest.CaptureFixture[st
             ]
         }
     )
-    assert capsys.readouterr().out.splitlines()[-4:] == [
+    assert capsys.readouterr().out.splitlines()[-5:] == [
         "p, tasks, row o / k",
         '  count: live 1, refolded "1"',
         "p, tasks, row o / k2",
         "  only refolded: org: o, key: k, status: a, count: 1",
+        "to put it right: `refold rebuild p`, or one key with --key",
     ]

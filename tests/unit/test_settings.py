@@ -33,6 +33,8 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_default() -> No
         ("REFOLD_LEASE_S", "-1", "seconds"),
         ("REDIS_URL", "localhost:6379", "like redis://localhost:6379/0"),
         ("REDIS_URL", "http://localhost", "like redis://"),
+        ("REDIS_URL", "redis://localhost:6379/prod", "the number of a database"),
+        ("REDIS_URL", "redis://one:6379,two:6379/x", "the number of a database"),
         ("REFOLD_DATABASE_URL", "mysql://x/y", "sqlite:///FOLDER or postgresql://"),
         ("REFOLD_DATABASE_URL", "sqlite://", "sqlite:///FOLDER"),
         ("REFOLD_PROJECTIONS", "projections/registry.py", "like package.module:NAME"),
