@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import Connection, func, select
 
 from events.archive.queries import count_events, read_watermarks
 from events.archive.schema import refused_events
 from events.archive.unknown_types import UnknownType, count_all_unknown, read_unknown
-from events.errors import RefoldError
+from events.errors import RefoldError, Transient
 from events.event import Position
 from events.log.backlog import Backlog, memory_bytes, read_backlog
 from projections.status import ProjectionStatus
 from services.composition import Backend
 from services.reactors.registry import REACTORS
 from services.reactors.status import ReactorStatus, read_reactors
+
+T = TypeVar("T")
+
+PATIENCE_S = 4.0
+"""How long a store may take to answer before it counts as away. Whoever asks for metrics waits 10 s, for both."""
 
 TYPES = 20
 """Unknown event types that are named; the rest is one number."""
@@ -59,9 +66,12 @@ class Overview:
 
 async def survey(backend: Backend) -> Overview:
     """Ask every store, whichever answers."""
+
+    async def of_store() -> tuple[Stored, Sequence[ProjectionStatus]]:
+        return await backend.db.read(read_stored), await backend.read_models.status()
+
     try:
-        stored = await backend.db.read(read_stored)
-        projections = await backend.read_models.status()
+        stored, projections = await soon(of_store())
     except RefoldError:
         return Overview(None, None, None)
     return Overview(stored, await read_log_state(backend, stored.marks), projections)
@@ -69,10 +79,23 @@ async def survey(backend: Backend) -> Overview:
 
 async def read_log_state(backend: Backend, marks: Mapping[int, Position]) -> LogState | None:
     """What Redis tells; None when it does not answer."""
-    try:
+
+    async def of_log() -> LogState:
         return LogState(await read_backlog(backend.redis, marks), await memory_bytes(backend.redis))
+
+    try:
+        return await soon(of_log())
     except RefoldError:
         return None
+
+
+async def soon(asked: Awaitable[T]) -> T:
+    """What was asked for. Raises Transient when it takes longer than PATIENCE_S, as where a server hangs."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await asked
+    except TimeoutError:
+        raise Transient(f"no answer within {PATIENCE_S:g} s") from None
 
 
 def read_stored(conn: Connection) -> Stored:

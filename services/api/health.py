@@ -13,6 +13,7 @@ from projections.status import ProjectionStatus
 from services.api.deps import BackendDep
 from services.api.lag import lag_document
 from services.composition import Backend
+from services.overview import soon
 
 router = APIRouter(tags=["health"])
 
@@ -39,7 +40,7 @@ async def readyz(backend: BackendDep, response: Response) -> dict[str, Any]:
     projections: dict[str, Any] = {}
     if not checks["store"]:
         try:
-            projections = {status.name: _document(status) for status in await backend.read_models.status()}
+            projections = {status.name: _document(status) for status in await soon(backend.read_models.status())}
         except RefoldError as error:
             checks["read_models"] = str(error)
     ready = not any(checks.values()) and all(one["state"] != "missing" for one in projections.values())
@@ -61,7 +62,7 @@ def _document(status: ProjectionStatus) -> dict[str, Any]:
 
 async def _redis(backend: Backend) -> str:
     try:
-        await ping(backend.redis)
+        await soon(ping(backend.redis))
     except RefoldError as error:
         return str(error)
     return ""
@@ -69,7 +70,7 @@ async def _redis(backend: Backend) -> str:
 
 async def _store(backend: Backend) -> str:
     try:
-        await backend.archive.watermarks()
+        await soon(backend.archive.watermarks())
     except RefoldError as error:
         return str(error)
     return ""

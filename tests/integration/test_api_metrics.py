@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from events.event import Position
 from projections.engine.reports import Holding
 from projections.status import partition_status, projection_status
 from services.api.metrics import OTHERS, families
-from services.overview import Overview, Stored
+from services.overview import PATIENCE_S, Overview, Stored
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
+from tests.servers import redis_server
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -138,6 +141,27 @@ def test_metrics_are_there_while_the_stores_are_not() -> None:
     down = {metric.name: metric.samples for metric in families(Overview(None, None, None))}
     assert [sample.value for sample in down["refold_store_up"]] == [0.0]
     assert [sample.value for sample in down["refold_redis_up"]] == [0.0]
+
+
+def test_a_redis_that_hangs_is_told_before_who_asks_gives_up(tmp_path: Path) -> None:
+    """It accepts connections and answers nothing: Prometheus waits 10 s, and sees no alarm when that is too short."""
+    redis = redis_server(tmp_path / "redis")
+    try:
+        with running_instance(tmp_path / "data", REDIS_URL=redis.url) as up:
+            redis.process.send_signal(signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                told = scrape(up.http)
+                ready = up.http.get("/readyz")
+                took_s = time.monotonic() - began
+            finally:
+                redis.process.send_signal(signal.SIGCONT)
+            assert (value(told, "refold_redis_up"), value(told, "refold_store_up")) == (0.0, 1.0)
+            assert ready.status_code == 503 and "no answer within" in ready.json()["checks"]["redis"]
+            assert took_s < 5 * PATIENCE_S, "both together"
+            until(lambda: up.http.get("/readyz").status_code == 200, 60)
+    finally:
+        redis.stop()
 
 
 def test_types_that_publishers_choose_make_one_sample_a_label() -> None:
