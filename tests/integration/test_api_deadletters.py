@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from sqlalchemy import update
 
 from events.archive.schema import event_log
 from events.database import Stores
-from tests.instance import Instance, running_instance, until
+from tests.instance import Instance, environment, running_instance, until
 
 
 @dataclass
@@ -161,6 +163,36 @@ def test_an_event_that_kills_its_retry_kills_nothing_else(sick: Sick) -> None:
     sick.cure.write_text("")
     assert instance.refold("deadletters", "retry", before[1]["id"]).returncode == 0
     assert not sick.letters(run)
+
+
+def test_what_is_read_of_a_key_that_stands_still_says_that_it_is_incomplete(sick: Sick) -> None:
+    """Over HTTP, on the command line and in the SDK; of that key, and of no other."""
+    instance, behind, whole = sick.instance, sick.instance.name(), sick.instance.name()
+    newer = instance.event(behind, "step.completed", {"step": "s"}, schemaversion=99)
+    token = instance.stored(
+        *(instance.event(run, "step.started", {"step": "s"}) for run in (behind, whole)), newer,
+        instance.event(behind, "step.failed", {"step": "s", "error": "late"}),
+    )  # fmt: skip
+    said = {}
+    for run in (behind, whole):
+        for path in (f"/v1/tasks/{run}", f"/v1/tasks/{run}/resume"):
+            document = instance.http.get(path, params={"after": token}).json()
+            said[path] = (document["read"]["reached"], document["read"]["incomplete"])
+        shown = instance.refold("task", run).stdout.decode()
+        assert ("incomplete: an event could not be folded" in shown) is (run == behind), shown
+    assert said == {
+        f"/v1/tasks/{behind}": (True, True), f"/v1/tasks/{behind}/resume": (True, True),
+        f"/v1/tasks/{whole}": (True, False), f"/v1/tasks/{whole}/resume": (True, False),
+    }  # fmt: skip
+    letters = instance.http.get("/v1/deadletters", params={"projection": "task_state", "key": f"task/{behind}"}).json()
+    assert [one["cause"] for one in letters["items"]] == ["newer_version", "waiting"]
+    code = f"import refold; refold.Refold({instance.url!r}).resume({behind!r})"
+    resumed = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True, timeout=100
+    )
+    assert "could not be folded: what is known of it is incomplete" in resumed.stderr
+    instance.http.post(f"/v1/deadletters/{letters['items'][0]['id']}/discard", json={"reason": "a test"})
+    until(lambda: not instance.http.get(f"/v1/tasks/{behind}").json()["read"]["incomplete"])
 
 
 def test_an_event_that_is_no_json_is_shown_as_text(sick: Sick) -> None:
