@@ -13,7 +13,7 @@ from tests.chaos.rounds import every_point
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 17), ("postgresql", "SIGKILL", 5)],
+    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 17), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 61)],
 )
 def test_points_of_publisher(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest
