@@ -19,12 +19,17 @@ from uuid import uuid4
 
 import orjson
 
+from events.errors import Transient
+
 _log = logging.getLogger("refold.jobs")
 
 KEPT_JOBS = 100
 _LINE_BYTES = 64 << 20
 _STDERR_BYTES = 4096
 _STOP_S = 5.0
+
+AT_ONCE = 8
+"""Jobs that run at once, but for rebuilds: each is a process, with connections of its own to the stores."""
 
 _TELL_APART = ("rebuild",)
 """Kinds of job that tell of each of their projections apart."""
@@ -141,7 +146,14 @@ class Jobs:
         return self._jobs.get(id)
 
     def start(self, kind: str, names: Sequence[str], *options: str) -> Job:
-        """Start a job; it runs on by itself. ``options`` are those of the job process."""
+        """Start a job; it runs on by itself. ``options`` are those of the job process.
+
+        Raises Transient while AT_ONCE others run.
+        """
+        others = [job for job in self._jobs.values() if job.running and job.kind not in _TELL_APART]
+        if kind not in _TELL_APART and len(others) >= AT_ONCE:
+            kinds = ", ".join(sorted({job.kind for job in others}))
+            raise Transient(f"{len(others)} jobs run already ({kinds}): wait until one has ended, or cancel one")
         parts = {name: Part() for name in (names if kind in _TELL_APART else (WHOLE,))}
         job = Job(uuid4().hex, kind, tuple(names), options, parts)
         self._jobs[job.id] = job

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from events.database import Stores
+from events.errors import Transient
+from services.api import jobs as api_jobs
 from tests.contracts.engine_lab import Lab, note
 from tests.instance import ROOT, environment
 
@@ -52,3 +57,24 @@ def test_what_a_fold_prints_is_not_taken_for_what_a_job_tells(kind: str, tmp_pat
     if kind != "rebuild":
         told = [json.loads(line) for line in run(kind)]
     assert "result" in told[-1]
+
+
+def test_only_so_many_jobs_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a process with connections of its own: who asks too often is told to wait, and the store is not."""
+    monkeypatch.setattr(api_jobs, "AT_ONCE", 2)
+
+    async def scenario() -> None:
+        jobs = api_jobs.Jobs({**os.environ, "REFOLD_DATA": str(tmp_path)})
+        begun = [jobs.start(kind, ["beliefs"]) for kind in ("verify", "dry-run")]
+        with pytest.raises(Transient, match=r"2 jobs run already \(dry-run, verify\)"):
+            jobs.start("repair", ["beliefs"])
+        rebuilt = jobs.start("rebuild", ["beliefs"])
+        deadline = time.monotonic() + 100
+        while any(job.running for job in (*begun, rebuilt)):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        again = jobs.start("repair", ["beliefs"], "--org=default")
+        await jobs.stop()
+        assert not again.running
+
+    asyncio.run(scenario())
