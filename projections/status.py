@@ -151,7 +151,7 @@ def overall(
     if building:
         return "rebuilding", why_stale(name, rebuilding=True) if stale else ""
     if stale:
-        return "stale", why_stale(name, rebuilding=False)
+        return "stale", why_stale(name, rebuilding=False, folded=any(each.owner for each in partitions))
     states = {each.state for each in partitions}
     state: PartitionState = next((state for state in _WORST_FIRST if state in states), "live")
     return state, _why(name, state, partitions)
@@ -199,6 +199,10 @@ def why_abandoned(name: str) -> str:
     return f"the process that rebuilt it died or stands still: run `refold rebuild {name}` to continue its work"
 
 
-def why_stale(name: str, *, rebuilding: bool) -> str:
-    """What is said of a generation that other code made."""
-    return "made by other code: " + ("it is being rebuilt" if rebuilding else f"run `refold rebuild {name}`")
+def why_stale(name: str, *, rebuilding: bool, folded: bool = False) -> str:
+    """What is said of a generation that other code made. ``folded``: live workers of that code go on with it."""
+    if rebuilding:
+        return "made by other code: it is being rebuilt"
+    if folded:
+        return f"made by other code, whose workers fold it: `refold rebuild {name}` is only to take it from them"
+    return f"made by other code: run `refold rebuild {name}`"

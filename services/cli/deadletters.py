@@ -16,8 +16,8 @@ from services.cli.output import one_line, print_fields, print_json, print_lines,
 DeadLetter = Annotated[str, typer.Argument(metavar="ID", help="As `refold deadletters list` shows it.")]
 POLL_S = 0.5
 
-Key = Annotated[str | None, typer.Option("--key", help="Of this partition key alone, `task/t1` say.")]
-Projection = Annotated[str | None, typer.Option("--projection", help="Of this projection alone.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of this partition key alone, `task/t1` say.")]
+Projection = Annotated[str | None, typer.Option("--projection", metavar="NAME", help="Of this projection alone.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +34,12 @@ def register(app: typer.Typer) -> None:
 def list_(
     projection: Projection = None,
     key: Key = None,
-    type: Annotated[str | None, typer.Option("--type", help="Of this event type alone.")] = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Of this event type alone.")] = None,
     cause: Annotated[
-        str | None, typer.Option("--cause", help="poison, newer_version, killed, unwritable, machine or waiting alone.")
+        str | None,
+        typer.Option(
+            "--cause", metavar="CAUSE", help="poison, newer_version, killed, unwritable, machine or waiting alone."
+        ),
     ] = None,
     causes: Annotated[bool, typer.Option("--causes", help="Leave out those that only wait.")] = False,
     limit: Limit = None,
@@ -105,8 +108,8 @@ def _print_retried(answer: Mapping[str, Any]) -> None:
 
 def discard(
     dead_letter: DeadLetter,
-    reason: Annotated[str, typer.Option(help="Why; it is recorded.")] = "",
-    by: Annotated[str, typer.Option(help="Who; it is recorded.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is recorded.")] = "",
+    by: Annotated[str, typer.Option(metavar="TEXT", help="Who; it is recorded.")] = "",
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -71,8 +71,8 @@ def settings_of(**given: Any) -> Settings:
 def up(
     data: DataHere = None,
     http: Annotated[int | None, typer.Option(metavar="PORT", help="HTTP port; 0 is any free one.")] = None,
-    host: Annotated[str | None, typer.Option(help="HTTP address; default 127.0.0.1.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Projector processes beside the main one.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="HTTP address; default 127.0.0.1.")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Projector processes beside the main one.")] = None,
     log_level: LogLevel = None,
 ) -> None:
     """Run everything on this machine, until Ctrl-C.
@@ -99,8 +99,11 @@ def demo() -> None:
 
 
 def worker(
-    roles: Annotated[list[Role] | None, typer.Option("--role", help="Only this role; may be repeated.")] = None,
-    projections: Annotated[str, typer.Option(help="Fold only these, separated by commas.")] = "",
+    roles: Annotated[
+        list[Role] | None,
+        typer.Option("--role", metavar="ROLE", help="archiver, inbox, projector, reactors or api; may be repeated."),
+    ] = None,
+    projections: Annotated[str, typer.Option(metavar="NAMES", help="Fold only these, separated by commas.")] = "",
     data: DataHere = None,
     metrics_port: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve this process's metrics there (REFOLD_METRICS_PORT).")

@@ -175,10 +175,10 @@ def _say(why: str) -> None:
 def import_(
     path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A file, or a folder of files.")],
     format: Annotated[Format, typer.Option("--format", help="What they are.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many runs.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many runs.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every projection has it.")] = False,
-    agent: Annotated[str, typer.Option(help="Name of the agent, in place of the source's.")] = "",
-    start: Annotated[str, typer.Option(help="When runs without times began: RFC 3339 or `now`.")] = "",
+    agent: Annotated[str, typer.Option(metavar="NAME", help="Name of the agent, in place of the source's.")] = "",
+    start: Annotated[str, typer.Option(metavar="TIME", help="When runs without times began: RFC 3339 or `now`.")] = "",
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,

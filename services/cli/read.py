@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(
-    task: Annotated[str | None, typer.Option(help="Of this task alone.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="ID", help="Of this task alone.")] = None,
     limit: Limit = 50,
     data: Data = None,
     url: Url = None,
@@ -190,7 +190,9 @@ def cards(
 def settlements(
     run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="The state of this session.")] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for a run that is being settled.")] = 5.0,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long to wait for a run that is being settled.")
+    ] = 5.0,
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -86,6 +87,7 @@ def _watch(client: Client, document: dict[str, Any], partitions: bool, as_json: 
                 say(document["error"])
             else:
                 print_status(document)
+                sys.stdout.flush()
             document = again()
     except KeyboardInterrupt:
         return

@@ -71,7 +71,9 @@ def test_a_read_model_is_as_its_worst_partition() -> None:
     assert "no worker folds it" in told(nobody)[1]
     assert told(ill, nobody, live) == ("stuck", "partition 3 stood still for 33 s: boom")
     assert "host:1/a does not say why" in told(partition(0, 9, 99.0, moving(99.0)))[1]
+    assert told(nobody, stale=True) == ("stale", "made by other code: run `refold rebuild cards`")
     assert told(ill, stale=True)[0] == "stale"
+    assert "whose workers fold it" in told(live, nobody, stale=True)[1], "a rolling deploy is not to be undone"
 
 
 def test_a_rebuild_is_told_before_all_else() -> None:
