@@ -35,7 +35,7 @@ def verify(
     Exit code 1 when a checksum differs; the first differing rows are shown.
     """
     with connected(data, url) as client:
-        begun = client.post("/v1/verify", {"projections": names or []})
+        begun = client.post("/v1/verify", {"projections": names or None})
         path = f"/v1/verify/{segment(begun['id'])}"
         job = watch_one(client, path, "verifying", "nothing is changed by verifying, run it again at any time")
         if job["state"] != "done":
