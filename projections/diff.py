@@ -27,6 +27,9 @@ _TOLD_ONLY = ("error", "traceback")
 
 _Key = tuple[Any, ...]
 
+Tables = dict[str, Table]
+"""The tables of a generation by name."""
+
 
 @dataclass(frozen=True)
 class Retyped:
@@ -109,9 +112,19 @@ class Diff:
         return {"tables": [asdict(table) for table in self.tables], "first": [asdict(row) for row in self.first]}
 
 
-def compare(live: Connection, new: Connection, projection: Projection, scope: Scope, first: int = FIRST) -> Diff:
-    """Compare two generations within a scope. ``projection`` is the code that made ``new``."""
-    left, right = _tables(live), _tables(new)
+def compare(
+    live: Connection,
+    new: Connection,
+    projection: Projection,
+    scope: Scope,
+    first: int = FIRST,
+    tables: tuple[Tables, Tables] | None = None,
+) -> Diff:
+    """Compare two generations within a scope. ``projection`` is the code that made ``new``.
+
+    ``tables`` are those of both, for who cannot wait until they are looked up.
+    """
+    left, right = tables or (tables_of(live), tables_of(new))
     code = {str(table.name): table for table in projection.tables}
     was = {name: former for name, table in code.items() if name not in left and (former := _former(table, left))}
     diffs: list[TableDiff] = []
@@ -244,7 +257,7 @@ def _merged(
             one, other = next(left, None), next(right, None)
 
 
-def _tables(conn: Connection) -> dict[str, Table]:
+def tables_of(conn: Connection) -> Tables:
     """The tables of a generation as its store knows them, without what the engine keeps for itself."""
     metadata = MetaData()
     metadata.reflect(conn, resolve_fks=False)

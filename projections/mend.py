@@ -18,7 +18,7 @@ from events.bulk import bulk_insert
 from events.database import Database, Stores
 from events.errors import Refused, Transient
 from projections import generations
-from projections.diff import FIRST, Diff, compare
+from projections.diff import FIRST, Diff, Tables, compare, tables_of
 from projections.dry_run import BATCH, Told, refold_beside
 from projections.engine import checkpoints, tables
 from projections.engine.store import GenerationStore
@@ -82,21 +82,32 @@ def mend(
     try:
         with scratch_store(scoped(projection, scope), stores, log) as scratch:
             refold = refold_beside(scratch, db, log, scope, batch=batch, told=told, cancel=cancel)
+            # before it, since owners wait while that transaction lasts
+            shapes = db.read_now(tables_of), scratch.db.read_now(tables_of)
             refold.after(db)
-            diff = db.write_now(partial(_replace, refold=refold, projection=projection, scope=scope, first=first))
+            diff = db.write_now(
+                partial(_replace, refold=refold, projection=projection, scope=scope, first=first, shapes=shapes)
+            )
     finally:
         db.close()
     return Mended(projection.name, live.number, scope, refold.done, diff)
 
 
-def _replace(conn: Connection, refold: Refold, projection: Projection, scope: Scope, first: int) -> Diff:
+def _replace(
+    conn: Connection,
+    refold: Refold,
+    projection: Projection,
+    scope: Scope,
+    first: int,
+    shapes: tuple[Tables, Tables],
+) -> Diff:
     for partition in refold.partitions:
         # first, as in every commit: it fences the owner, and makes it wait if it is committing
         checkpoints.raise_owner_epoch(conn, partition)
     if checkpoints.is_sealed(conn):
         raise Transient(f"a rebuild is taking the place of this generation of {projection.name}: try again")
     refold.to(checkpoints.read_vector(conn))
-    diff = refold.store.db.read_now(lambda new: compare(conn, new, projection, scope, first))
+    diff = refold.store.db.read_now(lambda new: compare(conn, new, projection, scope, first, shapes))
     if diff.differs:
         refold.store.db.read_now(partial(_copy, to=conn, store=refold.store, scope=scope))
     return diff

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import MetaData, delete, insert, select, update
 
 from events.database import Database
 from events.errors import Fenced, Refused, Transient
@@ -246,3 +246,24 @@ def test_a_key_without_events_loses_rows_that_were_made_up(lab: Lab) -> None:
         mended = mend(TOY, lab.stores, lab.log, Scope("default", "task/ghost"))
         assert [(row.table, row.change) for row in mended.diff.first] == [("calls", "removed")]
         assert dump(db)["calls"] == []
+
+
+def test_owners_wait_for_rows_and_not_for_the_shapes_of_tables(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look shapes up takes longer than to replace a key's rows, and the partition's owner is held up meanwhile."""
+    lab.archive(*(note(f"e{i}", "t1", f"n{i}", i) for i in range(5)))
+    fold_active(lab)
+    done: list[str] = []
+    fence, look = checkpoints.raise_owner_epoch, MetaData.reflect
+
+    def fencing(*given: Any) -> None:
+        done.append("fence")
+        fence(*given)
+
+    def looking(*given: Any, **more: Any) -> None:
+        done.append("look")
+        look(*given, **more)
+
+    monkeypatch.setattr(checkpoints, "raise_owner_epoch", fencing)
+    monkeypatch.setattr(MetaData, "reflect", looking)
+    mend(TOY, lab.stores, lab.log, KEY)
+    assert done == ["look", "look", "fence"]
