@@ -25,7 +25,7 @@ from tests.servers import PostgresServer, free_port
 
 REFOLD = (sys.executable, "-m", "services.cli.main")
 ROOT = Path(__file__).parents[2]
-READY_S = 30.0
+READY_S = 90.0
 
 
 @dataclass
