@@ -73,7 +73,8 @@ async def survey(backend: Backend) -> Overview:
     try:
         stored, projections = await soon(of_store())
     except RefoldError:
-        return Overview(None, None, None)
+        # Redis may be well all the same
+        return Overview(None, await read_log_state(backend, {}), None)
     return Overview(stored, await read_log_state(backend, stored.marks), projections)
 
 
