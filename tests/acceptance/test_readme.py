@@ -123,7 +123,8 @@ def rebuilt(wrote: list[str]) -> None:
     assert any("note_book" in line and "stale" in line for line in texts[6].splitlines())
     assert "new column author" in texts[7] and "notes 20 20 0 20 0" in texts[7]
     assert "notes, row default / task/task-7 / number: changed" in texts[7] and 'content: 14 -> "14"' in texts[7]
-    assert "task/task-7 number 14 2 clerk" in texts[8] and texts[8].count("equal") == 5
+    assert "task/task-7 number 14 2 clerk" in texts[8] and "which equals a second refold" in texts[8]
+    assert [line.split()[-1] for line in texts[8].splitlines()[-5:]] == ["equal"] * 5
     assert "note_book: the rebuild is cancelled" in texts[10]
     assert "note_book__g3 retired" in texts[11] and "note_book__g2 active" in texts[11] and "equal" in texts[11]
     assert "note_book__g3 active" in texts[12]
