@@ -214,7 +214,7 @@ class Projector:
             return
         if not generation.matches(projection):
             if name not in self.stale:
-                logger.warning("%s is stale: other code made it; see `refold status`", generation.name)
+                logger.warning("%s is stale: other code made %s; see `refold status`", name, generation.name)
             self.stale.add(name)
             return
         self.stale.discard(name)
