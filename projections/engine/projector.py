@@ -226,17 +226,22 @@ class Projector:
             if worker.task.done():
                 await worker.task
                 del served.workers[partition]
+        # ours by a commit whose answer got lost, or not given back when the store was away: nobody else may take them
+        orphans = {p for p, owner in seen.owners.items() if owner == self.owner and p not in served.workers}
         await self._unseal_if_abandoned(served)
         if self.owner not in seen.workers:
             await self._log.write(partial(self._join, name=name))
         workers = len(seen.workers | {self.owner})
         share = ownership.fair_share(self._partitions, workers)
         await self._give_up(served, sorted(served.workers)[share:])
-        free = [p for p in range(self._partitions) if p not in served.workers and seen.owners.get(p) is None]
+        owned = (seen.owners.keys() - orphans) | served.workers.keys()
+        free = [p for p in range(self._partitions) if p not in owned]
         wanted = share - len(served.workers)
         if wanted > 0 and free:
             for partition in await self._log.write(lambda conn: self._acquire(conn, name, free, wanted)):
                 served.workers[partition] = self._worker(served, partition)
+        for partition in sorted(orphans - served.workers.keys()):
+            await self._log.write(partial(ownership.release, name=name, partition=partition, owner=self.owner))
         served.hungry = len(served.workers) < self._partitions // workers
 
     def _join(self, conn: Connection, name: str) -> None:

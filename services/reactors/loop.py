@@ -90,6 +90,9 @@ class ReactorLoop:
                 break
             if unit not in mine | taken and ownership.acquire(conn, *unit, self.owner, self.lease_s):
                 mine.add(unit)
+        for unit in sorted(held & set(units) - mine - self._running.keys()):
+            # beyond the share and not at work, since an answer of the store got lost: others may have it
+            ownership.release(conn, *unit, self.owner)
         return mine
 
     def _start(self, unit: Unit, reactor: Reactor, slots: asyncio.Semaphore) -> None:

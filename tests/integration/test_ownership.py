@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from events.clock import now_ms
 from events.database import Database, Stores
@@ -105,6 +106,36 @@ def reference(events: list[Any], positions: list[Any]) -> dict[str, Any]:
     for each, position in zip(events, positions, strict=True):
         logs.setdefault(where(each.task), []).append((position, each))
     return naive(logs)
+
+
+def test_a_lease_that_its_owner_does_not_know_of_keeps_nothing_from_being_folded(lab: Lab) -> None:
+    """The answer to a commit can get lost: then a worker holds, and renews, what it does not know to be its own."""
+
+    async def run() -> None:
+        log2 = lab.stores.log()
+        models = ReadModels([TOY], lab.stores, lab.log)
+        one, two = (projector(lab, "p", log=log, lease_s=10 * PATIENCE_S) for log in (lab.log, log2))
+
+        def give(conn: Connection, owner: str, partitions: range) -> None:
+            for partition in partitions:
+                ownership.acquire(conn, "toy__g1", partition, owner, 10 * PATIENCE_S)
+
+        await lab.log.write(partial(give, owner=one.owner, partitions=range(PARTITIONS)))
+        await asyncio.gather(one.start(), two.start())
+        await asyncio.to_thread(lab.archive, *(note(f"e{i}", f"t{i}", "n", i) for i in range(40)))
+
+        async def shared() -> bool:
+            seen = await lab.log.read(partial(ownership.survey, generation="toy__g1"))
+            return sorted(map(list(seen.owners.values()).count, (one.owner, two.owner))) == [PARTITIONS // 2] * 2
+
+        await until(shared)
+        await until(partial(caught_up, models))
+        await one.stop()
+        await two.stop()
+        log2.close()
+        models.close()
+
+    asyncio.run(run())
 
 
 def test_two_projectors_share_and_apply_each_event_once(lab: Lab) -> None:
