@@ -148,7 +148,7 @@ class _Pass:
         marks, epochs = self._log.read_now(lambda conn: (queries.read_watermarks(conn), queries.read_epochs(conn)))
         behind = lags(marks, epochs, [build.positions() for build in self.builds.values()])
         portable = all(is_portable(build.store.projection) for build in self.builds.values())
-        if not portable or sum(behind.values()) < WORTH_PROCESSES:
+        if not portable or not behind or sum(behind.values()) < WORTH_PROCESSES:
             return
         crew = min(processes, len(behind))
         job = Job(

@@ -47,7 +47,7 @@ class Refolding:
 
     def run(self, projections: Sequence[Projection]) -> None:
         """Rebuild them. One whose builder elsewhere dies is continued here; a store that is away is waited for."""
-        self._before = {each.name: self._active(each.name) for each in projections}
+        self._before = {each.name: self._active_patiently(each.name) for each in projections}
         left = list(projections)
         while left:
             again = self._rebuild(left)
@@ -113,6 +113,15 @@ class Refolding:
             return True
         say(name, cancelled=f"{watched.name}, which another process built, was cancelled or failed its check")
         return False
+
+    def _active_patiently(self, name: str) -> int:
+        while True:
+            try:
+                return self._active(name)
+            except Transient as error:
+                if not self._passes(error):
+                    raise
+                time.sleep(WATCH_S)
 
     def _active(self, name: str) -> int:
         found = self.db.read_now(partial(generations.active, projection=name))

@@ -125,6 +125,7 @@ def test_builder_killed(tmp_path: Path, store: str, request: pytest.FixtureReque
     async def scenario() -> None:
         async with running_cluster(tmp_path, database_url=database_url, roles=ROLES) as cluster:
             await publish(cluster, early)
+            await cluster.until(lambda: _is_live(cluster), "the first generation")
             number = (await _generations(cluster))[0].number
             for index, trouble in enumerate(troubles):
                 builder = Builder(cluster, slowly=True)

@@ -56,6 +56,7 @@ def test_random_streams_on_sqlite(tmp_path_factory: Any, stream: list[Made], see
     check(Stores(f"sqlite:///{tmp_path_factory.mktemp('stream')}"), events, random.Random(seed))
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stream=streams(), seed=st.integers(0, 2**32))
 def test_random_streams_on_postgresql(postgres: Any, stream: list[Made], seed: int) -> None:

@@ -168,7 +168,7 @@ def test_more_partitions_than_connections(server: AnyServer, log_db: Database) -
 
     async def main() -> None:
         log_db.write_now(lambda conn: open_log(conn, partitions, 0))
-        redis = await open_redis(server.url, max_connections=40)
+        redis = await open_redis(server.url, max_connections=60)
         publisher = Publisher(redis, log_db, partitions)
         await publisher.start()
         stopping = asyncio.Event()
