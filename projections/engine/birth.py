@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import Connection
 
 from events.archive import store as archive
 from events.database import Database, Stores
-from events.errors import SetupError
+from events.errors import Fenced, SetupError
 from projections import generations
 from projections.engine import ownership
 from projections.engine.store import GenerationStore
@@ -32,7 +35,11 @@ def ensure_first_generation(
             time.sleep(RETRY_S)
             continue
         try:
-            _create_and_activate(projection, stores, log)
+            # frozen past the lease, it finds that somebody else is at it: then that one's generation counts
+            with suppress(Fenced):
+                _create_and_activate(
+                    projection, stores, log, partial(ownership.confirm, name=lease, partition=0, owner=owner)
+                )
         finally:
             log.write_now(lambda conn: ownership.release(conn, lease, 0, owner))
 
@@ -49,8 +56,11 @@ def create_store(
     return store
 
 
-def _create_and_activate(projection: Projection, stores: Stores, log: Database) -> None:
+def _create_and_activate(
+    projection: Projection, stores: Stores, log: Database, still_ours: Callable[[Connection], None]
+) -> None:
     def register(conn: Connection) -> Generation | None:
+        still_ours(conn)
         if generations.active(conn, projection.name) is not None:
             return None
         begun = generations.building(conn, projection.name)
@@ -62,4 +72,9 @@ def _create_and_activate(projection: Projection, stores: Stores, log: Database) 
     if generation is None:
         return
     create_store(projection, stores, log, generation.name).db.close()
-    log.write_now(lambda conn: generations.activate(conn, generation))
+
+    def activate(conn: Connection) -> None:
+        still_ours(conn)
+        generations.activate(conn, generation)
+
+    log.write_now(activate)

@@ -242,7 +242,7 @@ def _warn_of_nothing(result: dict[str, Any]) -> None:
 
 def print_diff(result: dict[str, Any]) -> None:
     """How many rows differ in each table, in which its columns do, and the first rows field by field."""
-    columns = ("table", "rows now#", "rows then#", "added#", "changed#", "removed#", "shape~")
+    columns = ("table", "rows now#", "rows then#", "added#", "changed#", "removed#", "shape")
     rows = [
         (one["table"], one["live_rows"], one["new_rows"], one["added"], one["changed"], one["removed"], _shape(one))
         for one in result["tables"]

@@ -68,7 +68,7 @@ def test_help_is_quick_and_names_every_command() -> None:
 def test_version_and_choices() -> None:
     assert refold("--version").stdout.startswith(b"refold ")
     assert b"chat|swe-agent|relay" in refold("import", "--help").stdout
-    assert b"archiver|inbox|projector|reactors|api" in refold("worker", "--help").stdout
+    assert b"archiver, inbox, projector, reactors or api" in refold("worker", "--help").stdout
     # what the command line offers is what there is
     assert [one.value for one in Format] == list(FORMATS)
     assert [one.value for one in Role] == list(ROLES)
@@ -346,9 +346,18 @@ def test_a_program_reads_whole_rows(instance: Instance) -> None:
 def test_doctor_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
     good = document(refold("doctor", "--data", str(tmp_path), "--json", REFOLD_HTTP_PORT="0"))
     assert good["ok"] is True
-    assert {"versions", "settings", "data folder", "disk", "Redis", "SQLite", "store", "port", "embeddings"} == {
-        one["name"] for one in good["checks"]
-    }
+    assert {
+        "versions",
+        "settings",
+        "data folder",
+        "disk",
+        "Redis",
+        "SQLite",
+        "store",
+        "port",
+        "promises",
+        "embeddings",
+    } == {one["name"] for one in good["checks"]}
     bad = document(refold("doctor", "--json", REDIS_URL="redis://127.0.0.1:9", REFOLD_HTTP_PORT="0"), exit_code=1)
     redis = next(one for one in bad["checks"] if one["name"] == "Redis")
     assert redis["state"] == "bad"

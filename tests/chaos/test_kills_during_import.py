@@ -17,7 +17,7 @@ from tests.redis_cluster import redis_cluster
 
 VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"
-KILLS = {EMBEDDED: 32, SCALED_OUT: 8}
+KILLS = {EMBEDDED: 20, SCALED_OUT: 6}
 """The same happens either way; where a Redis Cluster comes back more slowly, less often."""
 
 

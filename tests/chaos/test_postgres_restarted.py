@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from events.database import Stores
 from projections import generations
 from projections.engine import checkpoints
+from services.api import telling
 from services.api.refolding import Options, Refolding
 from tests.chaos.cluster import running_cluster
 from tests.chaos.commit_proxy import CommitProxy, Fate, commit_proxy
@@ -74,15 +76,17 @@ def test_postgres_restarted_under_load(tmp_path: Path, mortal: PostgresServer) -
 @pytest.mark.chaos
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("loss", ["lose the commit", "lose the answer"])
-def test_postgres_killed_in_the_swap(mortal: PostgresServer, loss: Fate, capfd: pytest.CaptureFixture[str]) -> None:
+def test_postgres_killed_in_the_swap(mortal: PostgresServer, loss: Fate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant 6: the server dies with the commit that makes the new generation active, before it or after it."""
+    told = BytesIO()
+    monkeypatch.setattr(telling, "channel", lambda: told)  # the real one takes the standard output of this process
     with commit_proxy(mortal.port) as proxy:
         lab = Lab(Stores(proxy.url(mortal.new_database())))
         lab.archive(*first_events())
         fold_first(lab)
         restarted = _kill_at_the_swap(proxy, mortal, loss)
         Refolding(lab.stores, lab.log, 1.0, lambda name: False, Options(processes=1)).run([TOY])
-        assert '"result"' in capfd.readouterr().out
+        assert b'"result"' in told.getvalue()
         restarted.wait(60)
         assert proxy.lost == [loss]
         assert active_of(lab).number == 2
