@@ -11,19 +11,16 @@ import pytest
 
 from events.archive.schema import metadata
 from events.database import Database, Stores
+from tests.contracts.engine_lab import Lab
 from tests.redis_cluster import AnyServer, RedisCluster, redis_cluster
-from tests.servers import PostgresServer, postgres_server, redis_server
+from tests.servers import PostgresServer, own_postgres, redis_server
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """One PostgreSQL server a session; ask it for a ``new_database`` a test."""
-    # not under pytest's own folder, which the server's user could not enter
-    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = postgres_server(Path(folder) / "data")
+    with own_postgres() as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +79,11 @@ def log_db(stores: Stores) -> Iterator[Database]:
     db.write_now(metadata.create_all)
     yield db
     db.close()
+
+
+@pytest.fixture
+def lab(stores: Stores) -> Iterator[Lab]:
+    """Stores of each kind in turn, with an empty log to fold."""
+    lab = Lab(stores)
+    yield lab
+    lab.log.close()

@@ -7,8 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,6 +105,18 @@ def postgres_server(directory: Path, **settings: str) -> PostgresServer:
     server = PostgresServer(directory, free_port(), {"fsync": "off", "max_connections": "200", **settings})
     server.start()
     return server
+
+
+@contextmanager
+def own_postgres(**settings: str) -> Iterator[PostgresServer]:
+    """A server in a folder of its own, stopped at the end; not under pytest's, which the server's user cannot enter."""
+    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = postgres_server(Path(folder) / "data", **settings)
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 _NOBODY = 65534

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Sequence
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import LEASE_S, Cluster
 from tests.chaos.workload import Run
 
 RIPE_S = 1.5
@@ -29,6 +30,27 @@ async def publish(cluster: Cluster, runs: Sequence[Run]) -> None:
     """Publish runs one after another."""
     for run in runs:
         await cluster.publish(run)
+
+
+async def publish_while_frozen(
+    cluster: Cluster, runs: Sequence[Run], names: Sequence[str], freezes: int, rng: random.Random
+) -> None:
+    """Publish all runs, in as many parts as there are ``freezes``; during each part one of ``names`` in turn is frozen.
+
+    It sleeps past its lease, so that others take over, and is woken.
+    """
+    for number in range(freezes):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(freeze(cluster, names[number % len(names)], rng.uniform(0, DELAY_S)))
+            group.create_task(publish(cluster, runs[number::freezes]))
+
+
+async def freeze(cluster: Cluster, name: str, delay_s: float) -> None:
+    """SIGSTOP of a role, after a delay, and SIGCONT long after its lease has ended."""
+    await asyncio.sleep(delay_s)
+    cluster.roles[name].send(signal.SIGSTOP)
+    await asyncio.sleep(2.5 * LEASE_S)
+    cluster.roles[name].send(signal.SIGCONT)
 
 
 async def ripen(cluster: Cluster, victim: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import pytest
 from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish
 from tests.chaos.workload import made_up_runs
-from tests.servers import PostgresServer, postgres_server
+from tests.servers import PostgresServer, own_postgres
 
 HELD_S = 2.0
 RUNS = 18
@@ -25,11 +24,8 @@ RUNS = 18
 @pytest.fixture
 def busy() -> Iterator[PostgresServer]:
     """A PostgreSQL of its own, to be used up."""
-    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = postgres_server(Path(folder) / "data", max_connections="140")
+    with own_postgres(max_connections="140") as server:
         yield server
-        server.stop()
 
 
 @pytest.mark.chaos

@@ -6,7 +6,6 @@ import asyncio
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from tests.chaos.projector_world import check_toy, first_events
 from tests.chaos.test_commit_answers_lost_in_a_rebuild import SWAP, active_of, fold_first
 from tests.chaos.workload import made_up_runs
 from tests.contracts.engine_lab import TOY, Lab
-from tests.servers import PostgresServer, postgres_server
+from tests.servers import PostgresServer, own_postgres
 
 RESTARTS = 3
 AWAY_S = 0.5
@@ -37,11 +36,8 @@ AWAY_S = 0.5
 @pytest.fixture
 def mortal() -> Iterator[PostgresServer]:
     """A PostgreSQL of its own, to be killed."""
-    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = postgres_server(Path(folder) / "data")
+    with own_postgres() as server:
         yield server
-        server.stop()
 
 
 @pytest.mark.chaos

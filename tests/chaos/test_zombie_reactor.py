@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import LEASE_S, running_cluster
-from tests.chaos.killing import publish
+from tests.chaos.cluster import running_cluster
+from tests.chaos.killing import publish_while_frozen
 from tests.chaos.workload import made_up_runs
 
 FREEZES = 2
@@ -26,17 +25,7 @@ def test_zombie_reactor(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with running_cluster(tmp_path, roles=ROLES) as cluster:
-
-            async def freeze(name: str) -> None:
-                await asyncio.sleep(rng.uniform(0, 0.3))
-                cluster.roles[name].send(signal.SIGSTOP)
-                await asyncio.sleep(2.5 * LEASE_S)
-                cluster.roles[name].send(signal.SIGCONT)
-
-            for number in range(FREEZES):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(freeze(("reactors-a", "reactors-b")[number % 2]))
-                    group.create_task(publish(cluster, runs[number::FREEZES]))
+            await publish_while_frozen(cluster, runs, ("reactors-a", "reactors-b"), FREEZES, rng)
             await cluster.check([event for run in runs for event in run])
 
     asyncio.run(scenario())

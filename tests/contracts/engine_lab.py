@@ -151,6 +151,14 @@ class Lab:
         self.log.write_now(work)
         return positions
 
+    def rows(self, generation: str) -> dict[str, Any]:
+        """All rows of a generation, as ``dump`` gives them."""
+        db = self.stores.generation(generation)
+        try:
+            return dump(db)
+        finally:
+            db.close()
+
     def marks(self) -> dict[int, Position]:
         """The watermarks."""
         return self.log.read_now(queries.read_watermarks)

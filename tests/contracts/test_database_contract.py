@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,7 +17,7 @@ from events.database import Database, Stores
 from events.database_errors import CommitUnknown
 from events.errors import Transient
 from projections.projection import Json
-from tests.servers import PostgresServer, postgres_server
+from tests.servers import PostgresServer, own_postgres
 
 metadata = MetaData()
 things = Table(
@@ -172,11 +170,8 @@ def test_a_store_is_dropped_with_all_that_is_in_it(stores: Stores) -> None:
 @pytest.fixture
 def mortal() -> Iterator[PostgresServer]:
     """A server of the test's own, to be killed."""
-    with tempfile.TemporaryDirectory(prefix="refold-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        server = postgres_server(Path(folder) / "data")
+    with own_postgres() as server:
         yield server
-        server.stop()
 
 
 def test_a_killed_postgresql_is_transient_and_has_all_commits(mortal: PostgresServer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from sqlalchemy import select
 
 from events.archive.queries import read_watermarks
-from events.database import Stores
 from events.errors import Refused
 from events.event import Recorded
 from events.registry import EventType
@@ -32,13 +30,6 @@ from services.api.retrying import retry
 from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, event, note, where
 from tests.upgrades import goals_v2
 from tests.upgrades.goals_v2 import GOALS, knowing
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
 
 
 def new_store(lab: Lab, projection: Any) -> GenerationStore:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, Column, MetaData, Text, update
 
-from events.database import Stores
 from events.errors import Refused
 from events.event import Recorded
 from events.types.thought import NoteWritten
@@ -34,13 +32,6 @@ from tests.contracts.test_rebuild_contract import fold_active
 from tests.instance import until
 
 EVERYTHING = Scope()
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
 
 
 def tables(run: DryRun) -> dict[str, TableDiff]:

@@ -28,13 +28,6 @@ from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, discard, dum
 
 
 @pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
-
-
-@pytest.fixture
 def store(lab: Lab) -> Iterator[GenerationStore]:
     store = new_store(lab)
     yield store

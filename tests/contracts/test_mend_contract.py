@@ -34,13 +34,6 @@ from tests.instance import until
 KEY = Scope("default", "task/t1")
 
 
-@pytest.fixture
-def lab(stores: Any) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
-
-
 @contextmanager
 def generation(lab: Lab) -> Iterator[Database]:
     db = lab.stores.generation("toy__g1")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import pytest
 from sqlalchemy import Connection, text
 
 from events.database import Database, Stores
@@ -62,13 +61,6 @@ class Owner:
     def close(self) -> None:
         self._store.db.close()
         self._log.close()
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
 
 
 def store_of(lab: Lab) -> GenerationStore:

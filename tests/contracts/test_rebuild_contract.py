@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,7 @@ from projections.projection import Projection, Put
 from projections.read_models import ReadModels
 from projections.rebuild import Cancelled, CheckFailed, Progress, drop, drop_old, rebuild, rollback
 from projections.verify import as_document, verify
-from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, dump, lab_in, note, where
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
+from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, lab_in, note, where
 
 
 def second(version: int = 2, apply: Any = TOY.apply) -> Projection:
@@ -62,21 +54,13 @@ def fold_active(lab: Lab, projection: Projection = TOY) -> None:
     store.db.close()
 
 
-def rows_of(lab: Lab, name: str) -> dict[str, Any]:
-    db = lab.stores.generation(name)
-    try:
-        return dump(db)
-    finally:
-        db.close()
-
-
 def test_a_rebuild_by_the_same_code_gives_the_same_rows(lab: Lab) -> None:
     lab.archive(*(note(f"e{i}", f"t{i % 7}", "poison" if i == 20 else f"n{i % 3}", i) for i in range(60)))
     fold_active(lab)
     reports: list[Progress] = []
     active = rebuild(TOY, lab.stores, lab.log, progress=reports.append, verify=True, batch=11)
     assert (active.number, active.state) == (2, "active")
-    assert rows_of(lab, "toy__g1") == rows_of(lab, "toy__g2")
+    assert lab.rows("toy__g1") == lab.rows("toy__g2")
     last = reports[-1]
     assert (last.phase, last.done, last.total) == ("done", 60, 60)
     assert lab.log.read_now(lambda conn: generations.get(conn, "toy", 1)).state == "retired"
@@ -141,7 +125,7 @@ def test_events_that_arrive_while_it_runs_are_not_lost_and_no_read_goes_back(lab
         token = write_token([(partition, mark) for partition, mark in lab.marks().items() if mark.n >= 0])
         final = await models.read("toy", lambda conn: conn.execute(select(NOTES)).all(), after=token, timeout_s=20)
         assert (final.reached, final.generation) == (True, "toy__g3")
-        tallies = rows_of(lab, "toy__g3")["tallies"]
+        tallies = lab.rows("toy__g3")["tallies"]
         assert sum(row[2] for row in tallies) == published
         await projector.stop()
         models.close()
@@ -268,10 +252,10 @@ def test_rollback_goes_back_to_the_generation_before_and_loses_nothing(lab: Lab)
     fold_active(lab)
     back = rollback("toy", lab.stores, lab.log, TOY)
     assert (back.number, back.state) == (1, "active")
-    assert rows_of(lab, "toy__g1") == rows_of(lab, "toy__g2")
+    assert lab.rows("toy__g1") == lab.rows("toy__g2")
     lab.archive(note("e3", "t", "c", 3))
     fold_active(lab)
-    assert len(rows_of(lab, "toy__g1")["notes"]) == 3
+    assert len(lab.rows("toy__g1")["notes"]) == 3
 
 
 def test_only_what_nobody_reads_is_dropped(lab: Lab) -> None:
@@ -315,10 +299,10 @@ def test_several_processes_give_the_same_rows_and_outlive_a_deadly_event(
     monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", 10)
     lab.archive(*(note(f"e{i}", f"t{i % 7}", "die" if i == 30 else f"n{i % 3}", i) for i in range(60)))
     harmless = rebuild(TOY, lab.stores, lab.log, processes=2, batch=7)
-    assert rows_of(lab, harmless.name)["dead_letters"] == []
+    assert lab.rows(harmless.name)["dead_letters"] == []
     monkeypatch.setenv("TOY_DIES", "1")
     deadly = rebuild(TOY, lab.stores, lab.log, processes=2, batch=7, allow_dead_letters=True)
-    letters = rows_of(lab, deadly.name)["dead_letters"]
+    letters = lab.rows(deadly.name)["dead_letters"]
     assert [letter[3:] for letter in letters if letter[4] == "killed"] == [("e30", "killed")]
     assert {letter[3] for letter in letters} == {"e30", "e37", "e44", "e51", "e58"}
     assert verify(TOY, lab.stores, lab.log).equal, "verify does not die on what is known to kill"
@@ -370,7 +354,7 @@ def test_a_killed_rebuild_is_continued_from_its_checkpoints(tmp_path: Path) -> N
             assert time.monotonic() < deadline
             time.sleep(0.1)
     assert active.number == begun.number
-    assert sum(row[2] for row in rows_of(lab, active.name)["tallies"]) == 2000
+    assert sum(row[2] for row in lab.rows(active.name)["tallies"]) == 2000
     lab.log.close()
 
 

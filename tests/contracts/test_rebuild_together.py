@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 from sqlalchemy import Connection, inspect, select, update
 
 from events.archive.schema import leases
-from events.database import Stores
 from events.errors import Fenced, Refused, Transient
 from projections import generations
 from projections.building import CheckFailed
@@ -30,7 +28,7 @@ from projections.projection import Projection
 from projections.rebuild import rebuild
 from projections.rebuild_together import NotAllRebuilt, rebuild_together
 from projections.verify import verify
-from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, dump, lab_in, note
+from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, lab_in, note
 
 
 def sibling(name: str, apply: Any = TOY.apply) -> Projection:
@@ -47,21 +45,6 @@ def _ill(recorded: Any, rows: Any) -> Any:
 
 ILL = sibling("ill", _ill)
 """One that cannot go on for now, in whatever process."""
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
-
-
-def rows_of(lab: Lab, name: str) -> dict[str, Any]:
-    db = lab.stores.generation(name)
-    try:
-        return dump(db)
-    finally:
-        db.close()
 
 
 def states(lab: Lab) -> dict[str, str]:
@@ -82,7 +65,7 @@ def test_several_read_models_come_out_as_if_each_was_rebuilt_alone(lab: Lab) -> 
         "toy": ("toy__g1", "active"), "other": ("other__g1", "active"),
     }  # fmt: skip
     alone = rebuild(TOY, lab.stores, lab.log)
-    assert rows_of(lab, "toy__g1") == rows_of(lab, "other__g1") == rows_of(lab, alone.name)
+    assert lab.rows("toy__g1") == lab.rows("other__g1") == lab.rows(alone.name)
     assert {name: (progress.phase, progress.done, progress.total) for name, progress in told.items()} == {
         "toy": ("done", 62, 62), "other": ("done", 62, 62),
     }  # fmt: skip
@@ -125,7 +108,7 @@ def test_one_that_fails_does_not_take_the_others_down(lab: Lab) -> None:
         "cancelled__g1": "failed", "checked__g1": "active", "checked__g2": "failed", "toy__g1": "retired",
         "toy__g2": "active",
     }  # fmt: skip
-    assert rows_of(lab, "toy__g2") == rows_of(lab, "toy__g1")
+    assert lab.rows("toy__g2") == lab.rows("toy__g1")
     assert verify(TOY, lab.stores, lab.log).equal
 
 
@@ -138,7 +121,7 @@ def test_one_that_is_cancelled_leaves_the_processes_to_the_others(lab: Lab, monk
     assert list(raised.value.built) == ["toy"]
     assert isinstance(raised.value.failures["other"], Cancelled)
     assert states(lab) == {"toy__g1": "active", "other__g1": "failed"}
-    assert rows_of(lab, "toy__g1") == rows_of(lab, rebuild(TOY, lab.stores, lab.log, processes=1).name)
+    assert lab.rows("toy__g1") == lab.rows(rebuild(TOY, lab.stores, lab.log, processes=1).name)
 
 
 def test_one_that_cannot_go_on_for_now_is_continued_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +134,7 @@ def test_one_that_cannot_go_on_for_now_is_continued_later(tmp_path: Path, monkey
     assert list(raised.value.built) == ["toy"]
     assert isinstance(raised.value.failures["ill"], Transient)
     assert states(lab) == {"toy__g1": "active", "ill__g1": "building"}
-    assert rows_of(lab, "toy__g1")["tallies"][0][2] == 20
+    assert lab.rows("toy__g1")["tallies"][0][2] == 20
     assert rebuild(sibling("ill"), lab.stores, lab.log).number == 2, "mended code begins anew"
     assert states(lab)["ill__g1"] == "failed"
     lab.log.close()
@@ -172,7 +155,7 @@ def test_read_models_at_different_places_meet_and_go_on_together(
     store.db.close()
     built = rebuild_together([TOY, OTHER], lab.stores, lab.log, batch=11, processes=2)
     assert built["toy"].name == begun.name
-    assert rows_of(lab, built["toy"].name) == rows_of(lab, built["other"].name)
+    assert lab.rows(built["toy"].name) == lab.rows(built["other"].name)
     assert verify(TOY, lab.stores, lab.log).equal
 
 
@@ -188,7 +171,7 @@ def test_a_rebuild_that_lost_its_lease_neither_goes_on_nor_drops_what_another_on
     with pytest.raises(Cancelled):
         rebuild(TOY, lab.stores, lab.log, cancel=stolen)
     assert states(lab) == {"toy__g1": "building"}, "the thief's, not ours to drop"
-    assert rows_of(lab, "toy__g1")["tallies"]
+    assert lab.rows("toy__g1")["tallies"]
 
     def renewed() -> bool:
         time.sleep(0.05)
@@ -223,7 +206,7 @@ def test_a_limit_holds_over_all_processes(
     began = time.monotonic()
     built = rebuild_together([TOY, OTHER], lab.stores, lab.log, processes=2, max_events_per_s=300)
     assert time.monotonic() - began > 402 / 300
-    assert rows_of(lab, built["toy"].name) == rows_of(lab, built["other"].name)
+    assert lab.rows(built["toy"].name) == lab.rows(built["other"].name)
     lab.log.close()
 
 
@@ -289,7 +272,7 @@ def test_a_limited_rebuild_in_processes_is_continued_when_it_was_killed(tmp_path
             time.sleep(0.1)
     built = rebuild_together([TOY, OTHER], lab.stores, lab.log, verify=True, processes=1)
     assert {name: generation.number for name, generation in built.items()} == begun
-    assert rows_of(lab, built["toy"].name) == rows_of(lab, built["other"].name)
+    assert lab.rows(built["toy"].name) == lab.rows(built["other"].name)
     lab.log.close()
 
 
@@ -299,7 +282,7 @@ def test_a_limited_rebuild_in_processes_is_continued_when_it_was_killed(tmp_path
 def test_a_check_can_be_cancelled_and_leaves_nothing_behind(lab: Lab) -> None:
     fill(lab)
     rebuild(TOY, lab.stores, lab.log)
-    before = rows_of(lab, "toy__g1")
+    before = lab.rows("toy__g1")
     seen: list[int] = []
 
     def stop(done: int, total: int) -> None:
@@ -309,7 +292,7 @@ def test_a_check_can_be_cancelled_and_leaves_nothing_behind(lab: Lab) -> None:
         verify(TOY, lab.stores, lab.log, batch=5, progress=stop, cancel=lambda: bool(seen))
     assert len(seen) == 1
     assert scratches(lab) == []
-    assert rows_of(lab, "toy__g1") == before
+    assert lab.rows("toy__g1") == before
     assert verify(TOY, lab.stores, lab.log).equal
 
 
@@ -345,5 +328,5 @@ def test_what_kills_and_was_discarded_is_rebuilt_and_checked_without_a_death(tmp
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "toy__g2 True\n", done.stderr
-    assert rows_of(lab, "toy__g2") == rows_of(lab, harmless.name)
+    assert lab.rows("toy__g2") == lab.rows(harmless.name)
     lab.log.close()

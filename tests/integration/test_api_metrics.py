@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -22,7 +21,7 @@ from projections.status import partition_status, projection_status
 from services.api.metrics import OTHERS, families
 from services.overview import PATIENCE_S, Overview, Stored
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
-from tests.servers import postgres_server, redis_server
+from tests.servers import own_postgres, redis_server
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -166,19 +165,13 @@ def test_a_redis_that_hangs_is_told_before_who_asks_gives_up(tmp_path: Path) -> 
 
 
 def test_a_redis_is_not_called_away_because_the_store_is(tmp_path: Path) -> None:
-    with TemporaryDirectory(prefix="refold-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        store = postgres_server(Path(folder) / "data")
-        try:
-            with running_instance(tmp_path / "data", REFOLD_DATABASE_URL=store.new_database()) as up:
-                store.kill()
-                told = scrape(up.http)
-                assert (value(told, "refold_store_up"), value(told, "refold_redis_up")) == (0.0, 1.0)
-                assert value(told, "refold_redis_memory_bytes") > 0
-                store.start()
-                until(lambda: value(scrape(up.http), "refold_store_up") == 1.0, 60)
-        finally:
-            store.stop()
+    with own_postgres() as store, running_instance(tmp_path / "data", REFOLD_DATABASE_URL=store.new_database()) as up:
+        store.kill()
+        told = scrape(up.http)
+        assert (value(told, "refold_store_up"), value(told, "refold_redis_up")) == (0.0, 1.0)
+        assert value(told, "refold_redis_memory_bytes") > 0
+        store.start()
+        until(lambda: value(scrape(up.http), "refold_store_up") == 1.0, 60)
 
 
 def test_types_that_publishers_choose_make_one_sample_a_label() -> None:

@@ -87,18 +87,7 @@ async def caught_up(models: ReadModels) -> bool:
 def active_dump(lab: Lab) -> dict[str, Any]:
     active = lab.log.read_now(partial(generations.active, projection="toy"))
     assert active is not None
-    db = lab.stores.generation(active.name)
-    try:
-        return dump(db)
-    finally:
-        db.close()
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Any:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()
+    return lab.rows(active.name)
 
 
 def reference(events: list[Any], positions: list[Any]) -> dict[str, Any]:

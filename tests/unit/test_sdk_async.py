@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from refold import AsyncRefold, Conflict, Policy, Unavailable
 from tests.sdk_backend import FakeBackend
 
 QUICK = Policy(backoff_s=0.02, backoff_max_s=0.05)
-
-
-@pytest.fixture
-def backend() -> Iterator[FakeBackend]:
-    server = FakeBackend()
-    yield server
-    server.close()
 
 
 def make(backend: FakeBackend, tmp_path: Path, **how: Any) -> AsyncRefold:

@@ -24,13 +24,6 @@ QUICK = Policy(backoff_s=0.02, backoff_max_s=0.05)
 
 
 @pytest.fixture
-def backend() -> Iterator[FakeBackend]:
-    server = FakeBackend()
-    yield server
-    server.close()
-
-
-@pytest.fixture
 def client(backend: FakeBackend, tmp_path: Path) -> Iterator[Refold]:
     with make(backend.url, tmp_path) as made:
         yield made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from refold.transport import InboxTransport
 
 from tests.sdk_backend import FakeBackend
 from tests.unit.test_sdk_spool import QUICK, a_dead_agents_spool, line, make, notes_in
-
-
-@pytest.fixture
-def backend() -> Iterator[FakeBackend]:
-    server = FakeBackend()
-    yield server
-    server.close()
 
 
 def test_a_full_disk_while_a_refused_event_is_replaced_stops_nothing(

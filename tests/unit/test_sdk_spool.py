@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from refold.spool import Spool
 from tests.sdk_backend import FakeBackend
 
 QUICK = Policy(backoff_s=0.02, backoff_max_s=0.05)
-
-
-@pytest.fixture
-def backend() -> Iterator[FakeBackend]:
-    server = FakeBackend()
-    yield server
-    server.close()
 
 
 def make(backend: FakeBackend, tmp_path: Path, **how: Any) -> Refold:
