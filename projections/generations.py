@@ -51,6 +51,17 @@ def first_active(conn: Connection, projections: Iterable[str]) -> Generation | N
     return next((found for name in projections if (found := active(conn, name)) is not None), None)
 
 
+def of_this_code(found: Generation | None, projection: Projection) -> Generation:
+    """The generation, for whoever compares or mends it. Raises Refused when there is none, or other code made it."""
+    if found is None:
+        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
+    if not found.matches(projection):
+        raise Refused(
+            f"{found.name} was made by other code than this: run `refold rebuild {projection.name}` first", code="stale"
+        )
+    return found
+
+
 def building(conn: Connection, projection: str) -> Generation | None:
     """The generation that is being built, or was when its builder died."""
     return next((g for g in list_all(conn, projection) if g.state == "building"), None)

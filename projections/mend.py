@@ -71,13 +71,8 @@ def mend(
     if scope.everything:
         raise Refused("name a tenant or a key: everything at once is a rebuild", code="no_scope")
     check_scope(projection, scope)
-    live = log.read_now(partial(generations.active, projection=projection.name))
-    if live is None:
-        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
-    if not live.matches(projection):
-        raise Refused(
-            f"{live.name} was made by other code than this: run `refold rebuild {projection.name}`", code="stale"
-        )
+    found = log.read_now(partial(generations.active, projection=projection.name))
+    live = generations.of_this_code(found, projection)
     db = stores.generation(live.name)
     try:
         with scratch_store(scoped(projection, scope), stores, log) as scratch:

@@ -16,7 +16,6 @@ import orjson
 from sqlalchemy import Connection, Table, select
 
 from events.database import Database, Stores
-from events.errors import Refused
 from events.event import Position
 from projections import generations
 from projections.engine import checkpoints, repair, tables
@@ -97,13 +96,8 @@ def verify(
     Raises Refused when there is none, or when other code made it: what this code would make of the log says nothing
     about it. Raises Cancelled when ``cancel`` said so; the scratch generation is dropped in every case.
     """
-    found = generation or log.read_now(lambda conn: generations.active(conn, projection.name))
-    if found is None:
-        raise Refused(f"{projection.name} has no generation yet: start a projector first", code="no_generation")
-    if not found.matches(projection):
-        raise Refused(
-            f"{found.name} was made by other code than this: run `refold rebuild {projection.name}` first", code="stale"
-        )
+    active = generation or log.read_now(lambda conn: generations.active(conn, projection.name))
+    found = generations.of_this_code(active, projection)
     live_db = stores.generation(found.name)
     try:
         live = live_db.read_now(lambda conn: take_snapshot(conn, projection))

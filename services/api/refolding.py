@@ -47,7 +47,6 @@ class Refolding:
 
     def run(self, projections: Sequence[Projection]) -> None:
         """Rebuild them. One whose builder elsewhere dies is continued here; a store that is away is waited for."""
-        self._before = {each.name: self._active_patiently(each.name) for each in projections}
         left = list(projections)
         while left:
             again = self._rebuild(left)
@@ -60,6 +59,9 @@ class Refolding:
         built: Mapping[str, Generation]
         failures: Mapping[str, RefoldError] = {}
         try:
+            for each in projections:
+                if each.name not in self._before:
+                    self._before[each.name] = self._active(each.name)
             built = rebuild_together(
                 projections, self.stores, self.db,
                 progress=self._say_progress, cancel=self.cancel, verify=self.options.check,
@@ -104,7 +106,7 @@ class Refolding:
                 say_progress(name, Progress(**building.progress))
             return True
         active = self._active(name)
-        if active != self._before[name]:
+        if active != self._before.setdefault(name, active):
             note = {"note": "another process rebuilt it, perhaps without the check"} if self.options.check else {}
             say(name, result={"generation": active, **note})
             return False
@@ -113,15 +115,6 @@ class Refolding:
             return True
         say(name, cancelled=f"{watched.name}, which another process built, was cancelled or failed its check")
         return False
-
-    def _active_patiently(self, name: str) -> int:
-        while True:
-            try:
-                return self._active(name)
-            except Transient as error:
-                if not self._passes(error):
-                    raise
-                time.sleep(WATCH_S)
 
     def _active(self, name: str) -> int:
         found = self.db.read_now(partial(generations.active, projection=name))
