@@ -52,7 +52,7 @@ from events.types.thought import ModelResponded
 from projections.engine import checkpoints
 from projections.engine.projector import Projector
 from projections.projection import Projection
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from tests.servers import postgres_server, redis_server
 
 PARTITIONS = 4

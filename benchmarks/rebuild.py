@@ -19,7 +19,7 @@ from benchmarks.workload import agent_events, fill_archive
 from events.archive import queries
 from events.database import Database, Stores
 from events.event import START
-from projections.rebuild import BATCH, rebuild
+from projections.rebuilding.rebuild import BATCH, rebuild
 from projections.task_state import TASK_STATE
 
 PARTITIONS = 8

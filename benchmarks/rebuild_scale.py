@@ -22,7 +22,7 @@ import psutil
 from benchmarks.workload import agent_events, fill_archive
 from events.database import Database, Stores
 from projections.engine.cores import cores
-from projections.rebuild import drop_old, rebuild
+from projections.rebuilding.rebuild import drop_old, rebuild
 from projections.task_state import TASK_STATE
 
 PARTITIONS = 8

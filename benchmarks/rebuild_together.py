@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from benchmarks.workload import agent_events, fill_archive
 from events.database import Database, Stores
-from projections.rebuild import drop_old, rebuild
-from projections.rebuild_together import rebuild_together
+from projections.rebuilding.rebuild import drop_old, rebuild
+from projections.rebuilding.rebuild_together import rebuild_together
 from projections.registry import PROJECTIONS
 
 PARTITIONS = 8

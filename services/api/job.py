@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from events.archive.queries import count_events
 from events.database import Database, Stores
 from events.errors import RefoldError
-from projections.cancel import is_requested
-from projections.dry_run import dry_run
-from projections.mend import mend
-from projections.progress import Cancelled
 from projections.projection import Projection
-from projections.rebuild import rollback
+from projections.rebuilding.cancel import is_requested
+from projections.rebuilding.dry_run import dry_run
+from projections.rebuilding.mend import mend
+from projections.rebuilding.progress import Cancelled
+from projections.rebuilding.rebuild import rollback
+from projections.rebuilding.scope import Scope
+from projections.rebuilding.verify import as_document, verify
 from projections.registry import load_projections
-from projections.scope import Scope
-from projections.verify import as_document, verify
 from services.api.refolding import Options, Refolding
 from services.api.retrying import retry
 from services.api.telling import Throttled, channel, say

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from projections import cancel, generations
+from projections import generations
 from projections.generations import Generation
+from projections.rebuilding import cancel
 from projections.status import find_building, why_abandoned
 from services.api.deps import BackendDep, JobsDep
 from services.api.jobs import Job, Jobs

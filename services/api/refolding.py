@@ -11,9 +11,9 @@ from events.database import Database, Stores
 from events.errors import RefoldError, Refused, Transient
 from projections import generations
 from projections.generations import Generation
-from projections.progress import Cancelled, Progress
 from projections.projection import Projection
-from projections.rebuild_together import NotAllRebuilt, rebuild_together
+from projections.rebuilding.progress import Cancelled, Progress
+from projections.rebuilding.rebuild_together import NotAllRebuilt, rebuild_together
 from services.api.telling import say, say_progress
 
 WATCH_S = 0.3
@@ -24,7 +24,7 @@ OUTAGE_S = 120.0
 
 @dataclass(frozen=True)
 class Options:
-    """How to rebuild; see ``projections.rebuild``."""
+    """How to rebuild; see ``projections.rebuilding.rebuild``."""
 
     check: bool = False
     allow_dead_letters: bool = False

@@ -14,7 +14,7 @@ from projections.engine.fold import DeadLetter, PartitionKey
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
-from projections.scope import Scope
+from projections.rebuilding.scope import Scope
 from services.api.telling import say
 
 SHOWN = 100

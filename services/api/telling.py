@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from projections.progress import Progress
+from projections.rebuilding.progress import Progress
 
 REPORT_EVERY_S = 0.1
 

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Query, Response
 
 from projections import generations
 from projections.generations import Generation
-from projections.rebuild import drop, drop_old
-from projections.replaced import drop_replaced
-from projections.scratch import drop_leftovers
+from projections.rebuilding.rebuild import drop, drop_old
+from projections.rebuilding.replaced import drop_replaced
+from projections.rebuilding.scratch import drop_leftovers
 from services.api.deps import BackendDep, JobsDep, OrgDep
 from services.api.jobs import Job, Jobs
 from services.api.listings import rfc3339

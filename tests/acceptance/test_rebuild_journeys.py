@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import update
 
 from events.database import Stores
-from projections.scratch import MARK
+from projections.rebuilding.scratch import MARK
 from projections.task.tables import TASKS
 from tests.acceptance.test_status_watch import ESCAPES, terminal
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from events.database import Stores
-from projections.scratch import MARK
+from projections.rebuilding.scratch import MARK
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
 MODULE = """

@@ -202,7 +202,7 @@ class Flow:
 REBUILD = """
 import sys
 from events.database import Stores
-from projections.rebuild import {what}
+from projections.rebuilding.rebuild import {what}
 from projections.registry import load_projections
 
 stores = Stores(sys.argv[1])

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from events.archive.schema import event_log
 from events.errors import Transient
-from projections.verify import verify
+from projections.rebuilding.verify import verify
 from services.composition import Backend
 from services.settings import Settings
 from tests.redis_cluster import AnyServer

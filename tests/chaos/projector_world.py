@@ -15,7 +15,7 @@ from events.event import START, Event
 from projections import generations
 from projections.engine import checkpoints
 from projections.engine.projector import Projector
-from projections.verify import verify
+from projections.rebuilding.verify import verify
 from tests.chaos.faults import Child, peek
 from tests.chaos.rounds import BLOCKED_S, World
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, dump, event, naive, note

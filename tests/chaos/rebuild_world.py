@@ -16,7 +16,7 @@ from projections import generations
 from projections.engine import checkpoints
 from projections.engine.ownership import rebuild_lease
 from projections.engine.projector import Projector
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from tests.chaos.faults import DEADLINE_S, Child, peek
 from tests.chaos.projector_world import ProjectorWorld, check_toy, first_events, is_caught_up, more_events
 from tests.chaos.rounds import BLOCKED_S

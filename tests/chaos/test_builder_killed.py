@@ -28,7 +28,7 @@ ROLES = {"archiver": "archiver", "projector-a": "projector", "projector-b": "pro
 
 _JOB = """
 import sys
-import projections.rebuild_together as together
+import projections.rebuilding.rebuild_together as together
 from services.api.job import main
 
 together.WORTH_PROCESSES = 0

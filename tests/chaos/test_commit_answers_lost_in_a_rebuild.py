@@ -17,7 +17,7 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from tests.chaos.commit_proxy import CommitProxy, Fate, commit_proxy, only
 from tests.chaos.projector_world import check_toy, first_events
 from tests.contracts.engine_lab import TOY, Lab

@@ -31,8 +31,8 @@ from projections.engine.projector import Projector
 from projections.engine.source import ArchiveSource, LogGap
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
-from projections.rebuild import rebuild
-from projections.swap import swap
+from projections.rebuilding.rebuild import rebuild
+from projections.rebuilding.swap import swap
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, dump, lab_in, note, where
 from tests.contracts.naive import naive_fold
 from tests.contracts.owners import dump_of, whole_log

@@ -24,7 +24,7 @@ from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.projection import Rows
 from projections.read_models import ReadModels
-from projections.scope import Scope
+from projections.rebuilding.scope import Scope
 from services.api import telling
 from services.api.retrying import retry
 from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, event, note, where

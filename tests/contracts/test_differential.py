@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from events.database import Stores
 from events.door import admit
 from events.event import Event
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from projections.registry import PROJECTIONS
 from services.importers.registry import FORMATS, files, read_file
 from services.importers.run import ImportedRun

@@ -12,8 +12,8 @@ import pytest
 from events.database import Database, Stores
 from events.errors import Refused
 from projections import generations
-from projections.rebuild import drop, rebuild
-from projections.verify import verify
+from projections.rebuilding.rebuild import drop, rebuild
+from projections.rebuilding.verify import verify
 from tests.contracts.engine_lab import TOY, Lab, note
 from tests.contracts.test_opposite_orders import until_one_waits
 

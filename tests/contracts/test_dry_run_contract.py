@@ -19,14 +19,14 @@ from events.errors import Refused
 from events.event import Recorded
 from events.types.thought import NoteWritten
 from projections import generations
-from projections.diff import FieldDiff, TableDiff, compare
-from projections.dry_run import DryRun, dry_run
 from projections.engine import ownership
 from projections.engine.birth import create_store
-from projections.progress import Cancelled
 from projections.projection import Json, Projection, Put, Rows, read_model_table
-from projections.scope import Scope
-from projections.scratch import MARK, drop_leftovers, scratch_store
+from projections.rebuilding.diff import FieldDiff, TableDiff, compare
+from projections.rebuilding.dry_run import DryRun, dry_run
+from projections.rebuilding.progress import Cancelled
+from projections.rebuilding.scope import Scope
+from projections.rebuilding.scratch import MARK, drop_leftovers, scratch_store
 from tests.contracts.engine_lab import NOTES, TALLIES, TOY, Lab, apply, discard, dump, event, lab_in, note
 from tests.contracts.test_rebuild_contract import fold_active
 from tests.instance import until
@@ -261,7 +261,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from tests.contracts.engine_lab import TOY, lab_in
-    from projections.dry_run import dry_run
+    from projections.rebuilding.dry_run import dry_run
 
     lab = lab_in(Path(sys.argv[1]))
     dry_run(TOY, lab.stores, lab.log, batch=5, told=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))

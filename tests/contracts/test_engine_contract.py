@@ -22,8 +22,8 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource, LogGap
 from projections.engine.store import GenerationStore
 from projections.projection import Projection, Put
-from projections.rebuild import rebuild
-from projections.verify import verify
+from projections.rebuilding.rebuild import rebuild
+from projections.rebuilding.verify import verify
 from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, discard, dump, event, naive, note, where
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from events.database import Stores
 from projections import generations
 from projections.read_models import ReadModels
-from projections.rebuild import drop_old, rebuild, rollback
+from projections.rebuilding.rebuild import drop_old, rebuild, rollback
 from tests.contracts.engine_lab import TOY, Lab, note
 
 

@@ -19,7 +19,7 @@ from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
 from projections.projection import Projection
-from projections.rebuild import rebuild, rollback
+from projections.rebuilding.rebuild import rebuild, rollback
 from projections.registry import PROJECTIONS
 from tests.contracts.engine_lab import PARTITIONS, Lab
 from tests.contracts.naive import naive_fold

@@ -23,10 +23,10 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.projector import Projector
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
-from projections.mend import mend
-from projections.scope import Scope
-from projections.scratch import MARK
-from projections.verify import verify
+from projections.rebuilding.mend import mend
+from projections.rebuilding.scope import Scope
+from projections.rebuilding.scratch import MARK
+from projections.rebuilding.verify import verify
 from tests.contracts.engine_lab import CALLS, NOTES, TALLIES, TOY, Lab, discard, dump, note, where
 from tests.contracts.test_rebuild_contract import fold_active
 from tests.instance import until
@@ -186,8 +186,8 @@ def test_while_events_flow_and_a_projector_folds_them(lab: Lab) -> None:
 
 KILLED = """
 import os, signal, sys
-from projections import mend
-from projections.scope import Scope
+from projections.rebuilding import mend
+from projections.rebuilding.scope import Scope
 from tests.contracts.engine_lab import TOY
 from events.database import Stores
 

@@ -113,15 +113,15 @@ MUTANTS = (
         "if read == (new, self.claim.owner_epoch):", "if read:",
     ),
     Mutant(
-        "a swap that passes nothing", "a_swap_that_goes_on", "projections/swap.py",
+        "a swap that passes nothing", "a_swap_that_goes_on", "projections/rebuilding/swap.py",
         "pass_it(old.read_now(checkpoints.read_vector))", "old.read_now(checkpoints.read_vector)",
     ),
     Mutant(
-        "a swap that does not seal", "a_swap_with_a_projector", "projections/swap.py",
+        "a swap that does not seal", "a_swap_with_a_projector", "projections/rebuilding/swap.py",
         "stamp = old.write_now(_seal)", "stamp = None",
     ),
     Mutant(
-        "a swap without a lease", "a_builder_that_was_overtaken", "projections/swap.py",
+        "a swap without a lease", "a_builder_that_was_overtaken", "projections/rebuilding/swap.py",
         "        still_ours(conn)\n        generations.activate", "        generations.activate",
     ),
     Mutant(

@@ -27,7 +27,7 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.read_models import Read, ReadModels
-from projections.rebuild import rebuild, rollback
+from projections.rebuilding.rebuild import rebuild, rollback
 from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, note, where
 
 

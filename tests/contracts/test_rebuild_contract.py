@@ -30,8 +30,8 @@ from projections.engine.store import GenerationStore
 from projections.fingerprint import fingerprint
 from projections.projection import Projection, Put
 from projections.read_models import ReadModels
-from projections.rebuild import Cancelled, CheckFailed, Progress, drop, drop_old, rebuild, rollback
-from projections.verify import as_document, verify
+from projections.rebuilding.rebuild import Cancelled, CheckFailed, Progress, drop, drop_old, rebuild, rollback
+from projections.rebuilding.verify import as_document, verify
 from tests.contracts.engine_lab import NOTES, PARTITIONS, TOY, Lab, lab_in, note, where
 
 
@@ -296,7 +296,7 @@ def test_several_processes_give_the_same_rows_and_outlive_a_deadly_event(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C7 in a rebuild: a process that folds for it dies, its successors find out which event it was."""
-    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", 10)
+    monkeypatch.setattr("projections.rebuilding.rebuild_together.WORTH_PROCESSES", 10)
     lab.archive(*(note(f"e{i}", f"t{i % 7}", "die" if i == 30 else f"n{i % 3}", i) for i in range(60)))
     harmless = rebuild(TOY, lab.stores, lab.log, processes=2, batch=7)
     assert lab.rows(harmless.name)["dead_letters"] == []
@@ -311,7 +311,7 @@ def test_several_processes_give_the_same_rows_and_outlive_a_deadly_event(
 BUILDER = """
 import os, sys
 from events.database import Stores
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from tests.contracts.engine_lab import TOY
 
 stores = Stores(sys.argv[1])

@@ -17,17 +17,17 @@ from sqlalchemy import Connection, inspect, select, update
 from events.archive.schema import leases
 from events.errors import Fenced, Refused, Transient
 from projections import generations
-from projections.building import CheckFailed
 from projections.engine import ownership
 from projections.engine import tables as engine_tables
 from projections.engine.birth import create_store
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
-from projections.progress import Cancelled, Progress
 from projections.projection import Projection
-from projections.rebuild import rebuild
-from projections.rebuild_together import NotAllRebuilt, rebuild_together
-from projections.verify import verify
+from projections.rebuilding.building import CheckFailed
+from projections.rebuilding.progress import Cancelled, Progress
+from projections.rebuilding.rebuild import rebuild
+from projections.rebuilding.rebuild_together import NotAllRebuilt, rebuild_together
+from projections.rebuilding.verify import verify
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, lab_in, note
 
 
@@ -114,7 +114,7 @@ def test_one_that_fails_does_not_take_the_others_down(lab: Lab) -> None:
 
 def test_one_that_is_cancelled_leaves_the_processes_to_the_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is sealed, so that they find themselves fenced; its store is dropped when they have ended."""
-    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", 10)
+    monkeypatch.setattr("projections.rebuilding.rebuild_together.WORTH_PROCESSES", 10)
     fill(lab, 100)
     with pytest.raises(NotAllRebuilt) as raised:
         rebuild_together([TOY, OTHER], lab.stores, lab.log, cancel=lambda name: name == "other", processes=2, batch=5)
@@ -126,7 +126,7 @@ def test_one_that_is_cancelled_leaves_the_processes_to_the_others(lab: Lab, monk
 
 def test_one_that_cannot_go_on_for_now_is_continued_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes try it again and leave it; the builder meets its error, and builds the others."""
-    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", 10)
+    monkeypatch.setattr("projections.rebuilding.rebuild_together.WORTH_PROCESSES", 10)
     lab = lab_in(tmp_path)
     lab.archive(*(note(f"e{i}", "t", "a", i) for i in range(20)))
     with pytest.raises(NotAllRebuilt, match="no space left") as raised:
@@ -145,7 +145,7 @@ def test_read_models_at_different_places_meet_and_go_on_together(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, worth_processes: int
 ) -> None:
     """The builder of one died half-way; the other one begins."""
-    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", worth_processes)
+    monkeypatch.setattr("projections.rebuilding.rebuild_together.WORTH_PROCESSES", worth_processes)
     fill(lab, 120)
     begun = lab.log.write_now(lambda conn: generations.create(conn, TOY))
     store = create_store(TOY, lab.stores, lab.log, begun.name)
@@ -200,7 +200,7 @@ def steal(lab: Lab, lease: str) -> None:
 def test_a_limit_holds_over_all_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth_processes: int
 ) -> None:
-    monkeypatch.setattr("projections.rebuild_together.WORTH_PROCESSES", worth_processes)
+    monkeypatch.setattr("projections.rebuilding.rebuild_together.WORTH_PROCESSES", worth_processes)
     lab = lab_in(tmp_path)
     fill(lab, 400)
     began = time.monotonic()
@@ -231,15 +231,15 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
 
 BUILDER = """
 import sys
-import projections.rebuild_together
+import projections.rebuilding.rebuild_together
 from events.database import Stores
 from tests.contracts.engine_lab import TOY
 from tests.contracts.test_rebuild_together import OTHER
 
-projections.rebuild_together.WORTH_PROCESSES = 10
+projections.rebuilding.rebuild_together.WORTH_PROCESSES = 10
 stores = Stores(sys.argv[1])
 print("ready", flush=True)
-projections.rebuild_together.rebuild_together(
+projections.rebuilding.rebuild_together.rebuild_together(
     [TOY, OTHER], stores, stores.log(), batch=5, processes=2, max_events_per_s=200, lease_ttl_s=1.0,
     progress=lambda name, told: print(told.done, flush=True),
 )
@@ -305,8 +305,8 @@ def scratches(lab: Lab) -> list[str]:
 DEADLY = """
 import sys
 from events.database import Stores
-from projections.rebuild import rebuild
-from projections.verify import verify
+from projections.rebuilding.rebuild import rebuild
+from projections.rebuilding.verify import verify
 from tests.contracts.engine_lab import TOY
 
 stores = Stores(sys.argv[1])

@@ -14,7 +14,7 @@ from projections import generations
 from projections.engine import checkpoints, ownership
 from projections.engine.birth import create_store, ensure_first_generation
 from projections.generations import Generation
-from projections.swap import swap, unseal_abandoned
+from projections.rebuilding.swap import swap, unseal_abandoned
 from tests.contracts.engine_lab import TOY, Lab
 
 LEASE = ownership.rebuild_lease("toy")

@@ -27,10 +27,10 @@ from projections.engine.projector import Projector
 from projections.projection import Json, Projection, Put, Rows, read_model_table
 from projections.queries.tasks import task_document
 from projections.read_models import Read, ReadModels
-from projections.rebuild import drop_old, rebuild, rollback
+from projections.rebuilding.rebuild import drop_old, rebuild, rollback
+from projections.rebuilding.replaced import drop_replaced
+from projections.rebuilding.verify import verify
 from projections.registry import PROJECTIONS
-from projections.replaced import drop_replaced
-from projections.verify import verify
 from services.upgrades import is_due
 from tests.golden_store import STORES, load
 from tests.upgrades import goals_v1, goals_v2

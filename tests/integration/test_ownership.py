@@ -27,7 +27,7 @@ from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
 from projections.read_models import ReadModels
-from projections.rebuild import rebuild
+from projections.rebuilding.rebuild import rebuild
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, dump, lab_in, naive, note, where
 
 LEASE_S = 1.0

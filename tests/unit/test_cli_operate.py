@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from projections.diff import Diff, FieldDiff, Retyped, RowDiff, TableDiff
+from projections.rebuilding.diff import Diff, FieldDiff, Retyped, RowDiff, TableDiff
 from services.cli import rebuild, watching
 from services.cli.client import Client
 from services.cli.errors import INTERRUPTED, USAGE, CliError

@@ -15,7 +15,7 @@ from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, Text,
 
 from projections.engine import tables as engine_tables
 from projections.projection import WAS, Json, Projection
-from projections.scope import Scope
+from projections.rebuilding.scope import Scope
 
 FIRST = 5
 """Rows of a table that are shown field by field."""

@@ -14,7 +14,6 @@ from events.archive import queries
 from events.database import Database, Stores
 from events.errors import RefoldError
 from events.event import Position
-from projections.building import BATCH, CACHE_ROWS, LEASE_TTL_S, Build, CheckFailed, lease
 from projections.engine.cores import cores
 from projections.engine.crew import fold_in_processes
 from projections.engine.lockstep import Lockstep
@@ -24,8 +23,9 @@ from projections.engine.prefetch import Prefetching
 from projections.engine.share import Job, Share, is_portable
 from projections.engine.source import ArchiveSource, lags
 from projections.generations import Generation
-from projections.progress import Cancelled, Progress
 from projections.projection import Projection
+from projections.rebuilding.building import BATCH, CACHE_ROWS, LEASE_TTL_S, Build, CheckFailed, lease
+from projections.rebuilding.progress import Cancelled, Progress
 
 NEAR = 1_000
 """Events behind the archive from which the swap begins; what is left is folded while the old generation is sealed."""

@@ -30,10 +30,10 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.source import Source, lag
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
-from projections.progress import Cancelled, Progress
 from projections.projection import Projection
-from projections.swap import swap, unseal_abandoned
-from projections.verify import verify
+from projections.rebuilding.progress import Cancelled, Progress
+from projections.rebuilding.swap import swap, unseal_abandoned
+from projections.rebuilding.verify import verify
 
 BATCH = 10_000
 CACHE_ROWS = 100_000

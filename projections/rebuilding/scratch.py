@@ -23,8 +23,8 @@ from projections.engine.folder import PartitionFolder
 from projections.engine.pace import Pace
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
-from projections.progress import Cancelled
 from projections.projection import Projection
+from projections.rebuilding.progress import Cancelled
 
 MARK = "__scratch_"
 """Stands in the name of every scratch generation, and of no other."""

@@ -14,15 +14,15 @@ from events.archive import queries
 from events.database import Database, Stores
 from events.errors import Refused
 from projections import generations
-from projections.building import BATCH, LEASE_TTL_S, Build, CheckFailed, lease
 from projections.engine import checkpoints
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
-from projections.progress import Cancelled, Progress
 from projections.projection import Projection
-from projections.rebuild_together import NotAllRebuilt, rebuild_together
-from projections.swap import swap
+from projections.rebuilding.building import BATCH, LEASE_TTL_S, Build, CheckFailed, lease
+from projections.rebuilding.progress import Cancelled, Progress
+from projections.rebuilding.rebuild_together import NotAllRebuilt, rebuild_together
+from projections.rebuilding.swap import swap
 
 __all__ = ["BATCH", "Cancelled", "CheckFailed", "Progress", "drop", "drop_old", "rebuild", "rollback"]
 

@@ -18,13 +18,13 @@ from events.bulk import bulk_insert
 from events.database import Database, Stores
 from events.errors import Refused, Transient
 from projections import generations
-from projections.diff import FIRST, Diff, Tables, compare, tables_of
-from projections.dry_run import BATCH, Told, refold_beside
 from projections.engine import checkpoints, tables
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
-from projections.scope import Scope, check_scope, scoped
-from projections.scratch import Refold, scratch_store
+from projections.rebuilding.diff import FIRST, Diff, Tables, compare, tables_of
+from projections.rebuilding.dry_run import BATCH, Told, refold_beside
+from projections.rebuilding.scope import Scope, check_scope, scoped
+from projections.rebuilding.scratch import Refold, scratch_store
 
 _PAGE = 2000
 

@@ -15,7 +15,6 @@ from events.database import Database, Stores
 from events.errors import Refused
 from events.event import START, Position
 from projections import generations
-from projections.diff import FIRST, Diff, compare
 from projections.engine import checkpoints
 from projections.engine.discards import discarded
 from projections.engine.fold import Refusal
@@ -23,8 +22,9 @@ from projections.engine.pace import Pace
 from projections.engine.source import lag
 from projections.engine.store import GenerationStore
 from projections.projection import Projection
-from projections.scope import Scope, check_scope, scoped
-from projections.scratch import Refold, read_deadly, scratch_store
+from projections.rebuilding.diff import FIRST, Diff, compare
+from projections.rebuilding.scope import Scope, check_scope, scoped
+from projections.rebuilding.scratch import Refold, read_deadly, scratch_store
 
 BATCH = 10_000
 CACHE_ROWS = 100_000

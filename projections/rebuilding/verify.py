@@ -26,9 +26,9 @@ from projections.engine.pace import Pace
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.generations import Generation
-from projections.progress import Cancelled
 from projections.projection import Projection
-from projections.scratch import scratch_store
+from projections.rebuilding.progress import Cancelled
+from projections.rebuilding.scratch import scratch_store
 
 BATCH = 997
 CACHE_ROWS = 500

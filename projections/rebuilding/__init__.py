@@ -1,0 +1,1 @@
+"""Making read models anew beside those that are read: rebuilds, dry runs, verification, repair, swap."""
