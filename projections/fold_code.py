@@ -130,6 +130,12 @@ def _origin(node: ast.ImportFrom, module: str) -> str:
 
 @cache
 def _spec(module: str) -> ModuleSpec | None:
+    # find_spec imports what is above the name: packages are harmless, but a module would run for being mentioned
+    parent = module.rpartition(".")[0]
+    if parent:
+        above = _spec(parent)
+        if above is None or above.submodule_search_locations is None:
+            return None
     try:
         return find_spec(module)
     except (ImportError, ValueError):

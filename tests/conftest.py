@@ -11,6 +11,7 @@ import pytest
 
 from events.archive.schema import metadata
 from events.database import Database, Stores
+from events.registry import EVENT_TYPES
 from tests.contracts.engine_lab import Lab
 from tests.redis_cluster import AnyServer, RedisCluster, redis_cluster
 from tests.servers import PostgresServer, own_postgres, redis_server
@@ -37,6 +38,14 @@ def cluster(session_cluster: RedisCluster) -> RedisCluster:
     """A Redis Cluster of three masters, empty."""
     session_cluster.flush()
     return session_cluster
+
+
+@pytest.fixture(autouse=True)
+def _event_types_stay() -> Iterator[None]:
+    """A test that registers types of its own takes them back: other tests of the process see the same registry."""
+    before = dict(EVENT_TYPES)
+    yield
+    assert before == EVENT_TYPES, "this test left event types behind; see `knowing` in tests/upgrades/goals_v2.py"
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,8 @@ def _stored(conn: Connection, table: Table) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    from tests.upgrades.run_v1 import PROJECTIONS
+    from tests.upgrades.goals_v1 import PROJECTIONS, TYPE
+    from tests.upgrades.goals_v2 import knowing
 
-    write(Path(sys.argv[1]), list(PROJECTIONS.values()))
+    with knowing(TYPE):
+        write(Path(sys.argv[1]), list(PROJECTIONS.values()))

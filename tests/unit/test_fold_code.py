@@ -202,6 +202,15 @@ def test_what_is_taken_from_a_package_itself_counts(tmp_path: Path) -> None:
     assert len({first, more, digest(tmp_path / "c", deeper, "ours.folds.calls")}) == 3
 
 
+def test_what_is_only_mentioned_is_read_and_not_run(tmp_path: Path) -> None:
+    """An import within a function may be for another day, or do what nobody wants done here."""
+    ran = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\nSTEP = 1\n"
+    first = digest(tmp_path / "a", {**PACKAGED, "ours/parts/steps.py": ran}, "ours.folds.calls")
+    assert not list(tmp_path.rglob("*.ran"))
+    changed = {**PACKAGED, "ours/parts/steps.py": ran.replace("1", "2")}
+    assert digest(tmp_path / "b", changed, "ours.folds.calls") != first
+
+
 def test_refolds_own_parts_count_for_somebody_elses_fold(tmp_path: Path) -> None:
     """A fold that wraps a shipped one is made of that one's code, too."""
     files = {
