@@ -86,7 +86,7 @@ class Draft:
         return row
 
     def add(self, table: str, *pk: Any) -> dict[str, Any]:
-        """A new row whose key no earlier event can have used (it holds the position): nothing is looked up."""
+        """A new row, whatever stood under its key (nothing, where that holds the position): nothing is looked up."""
         row = self._edited[table, pk] = self._blanks.row(table, pk)
         return row
 

@@ -2,17 +2,19 @@
 
     run.started                  the run, its configuration; the highest attempt is the task's current run
     run.heartbeat                a sign of life
-    run.terminated               how the run ended (the first time; ``lost`` only until a sign of life), and so the task
+    run.terminated               how the run ended (the first time; ``lost`` only until a sign of life), and so the task;
+                                 what it hands to its parent; the workbench is cleared unless it was cut off
     plan.updated                 the plan's steps, in order; steps that began keep what they did
     step.started/.completed/...  a step's status, summary and raw times, in either order
     tool.called                  a call in flight, with its idempotency key
-    tool.returned, tool.failed   the call's first result, bounded; before or after its call
+    tool.returned, tool.failed   the call's first result, bounded; before or after its call; a failed one is to be retried
+    workbench.updated            what the run has at hand
     decision.made                a decision, for good
     note.written                 the note's next version, or a visible conflict
     model.responded              tokens and cost
     artifact.created             an artifact's latest version
     blocker.*, approval.*        what the task waits for
-    checkpoint.saved             the latest checkpoint of the agent's own runtime
+    checkpoint.saved             a checkpoint of the agent's own runtime; the latest ones, and milestones, are kept
     feedback.given               a judgement of the task, once
 
 Dialogue (``message.added``) is not handled, so progress cannot depend on it. An event after the end of its run is kept
@@ -30,7 +32,7 @@ from events.types import plan, run, thought, tools, world
 from projections.bounds import short
 from projections.draft import Draft
 from projections.projection import Change, Projection, RowRef, Rows
-from projections.task import runs, work
+from projections.task import runs, work, workbench
 from projections.task import world as effects
 from projections.task.scene import Scene
 from projections.task.status import status
@@ -41,7 +43,7 @@ _HANDLES = frozenset((
     "step.started", "step.completed", "step.failed", "step.skipped",
     "tool.called", "tool.returned", "tool.failed", "decision.made", "note.written", "model.responded",
     "artifact.created", "blocker.raised", "blocker.cleared", "approval.requested", "approval.resolved",
-    "checkpoint.saved", "feedback.given",
+    "checkpoint.saved", "feedback.given", "workbench.updated",
 ))  # fmt: skip
 
 _FROM_OUTSIDE = frozenset(("run.started", "run.terminated", "feedback.given", "approval.resolved", "blocker.cleared"))
@@ -68,6 +70,8 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
 
 def _enter(scene: Scene, recorded: Recorded) -> None:
     event, task = scene.event, scene.task
+    if not task["events"]:
+        task["first_epoch"], task["first_n"] = scene.epoch, scene.n
     task["events"] += 1
     task["first_time"] = task["first_time"] or event.time
     task["last_time"], task["epoch"], task["n"] = event.time, scene.epoch, scene.n
@@ -119,6 +123,8 @@ def _take(scene: Scene, recorded: Recorded) -> None:  # one line a type: long, a
             effects.saved(scene, payload)
         case world.FeedbackGiven() as payload:
             effects.judged(scene, payload)
+        case world.WorkbenchUpdated() as payload:
+            workbench.updated(scene, payload)
 
 
 def names(recorded: Recorded) -> Iterable[RowRef]:
@@ -133,7 +139,9 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
 def _named(recorded: Recorded) -> Iterable[RowRef]:
     match recorded.payload:
         case tools.ToolCalled(call_id=call) | tools.ToolReturned(call_id=call) | tools.ToolFailed(call_id=call):
-            return (RowRef("calls", (short(recorded.event.run), short(call), 1)),)
+            return (RowRef("calls", (short(recorded.event.run), short(call), 1)), RowRef("workbench"))
+        case run.RunTerminated() | world.WorkbenchUpdated():
+            return (RowRef("workbench"),)
         case (
             plan.StepStarted(step=step)
             | plan.StepCompleted(step=step)
@@ -151,12 +159,10 @@ def _named(recorded: Recorded) -> Iterable[RowRef]:
             return (RowRef("blockers", (short(blocker),)),)
         case world.ApprovalRequested(approval=approval) | world.ApprovalResolved(approval=approval):
             return (RowRef("approvals", (short(approval),)),)
-        case world.CheckpointSaved():
-            return (RowRef("checkpoint"),)
         case world.FeedbackGiven() as payload:
             return (RowRef("feedback", (effects.feedback_key(recorded.event, payload),)),)
         case _:
             return ()
 
 
-TASK_STATE = Projection(name="task_state", version=1, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
+TASK_STATE = Projection(name="task_state", version=2, tables=TABLES, handles=_HANDLES, apply=apply, names=names)

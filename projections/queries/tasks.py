@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection, and_, func, or_, select
 
 from events.keys import task_key
 from projections.bounds import short
+from projections.queries.checkpoints import latest_checkpoint
 from projections.queries.rows import Document, age_s, duration_s, many, of_run, one, pick, position
 from projections.task import tables as t
 from projections.task.status import DONE
@@ -62,7 +62,7 @@ def resume_document(
     if head is None:
         return None
     steps = _steps(conn, org, key)
-    checkpoint = one(conn, t.CHECKPOINT, org, key)
+    saved = latest_checkpoint(conn, org, key)
     return {
         **_head(task, head),
         "next_attempt": head["attempt"] + 1,
@@ -72,7 +72,7 @@ def resume_document(
         "in_flight": [_call(call, CHECK_FIRST) for call in _unanswered(conn, org, key)],
         "results": _results(conn, org, key),
         **_world(conn, org, key, now),
-        "checkpoint": checkpoint and _checkpoint(checkpoint),
+        "checkpoint": saved,
         "config": _config(_runs(conn, org, key), config),
     }
 
@@ -263,11 +263,6 @@ def _note(row: Document, now: datetime) -> Document:
         "stale": row["ttl_s"] is not None and age > row["ttl_s"],
         "conflicts": row["conflicts"],
     }
-
-
-def _checkpoint(row: Document) -> Document:
-    shown = pick(row, "checkpoint", "data_version", "run", "time")
-    return {**shown, "milestone": row["milestone"], "data": orjson.loads(row["data"]), "position": position(row)}
 
 
 def _late(conn: Connection, org: str, key: str) -> list[Document]:

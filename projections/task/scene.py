@@ -8,6 +8,7 @@ from typing import Any
 from events.event import Event
 from projections.bounds import clip
 from projections.draft import Draft
+from projections.task.tables import KEPT_LATE
 
 TEXT_LIMIT = 2_000
 """Longest text kept of a result, rationale or error, in code points; the original stays in the archive."""
@@ -45,10 +46,11 @@ class Scene:
     def mark_late(self, reason: str = "") -> None:
         """Keep the event visible as one that came after the end of its run."""
         self.late = True
-        self.task["late"] += 1
-        if self.run is not None:
-            self.run["late"] += 1
-        row = self.draft.add("late_events", self.epoch, self.n)
+        row = self.draft.add("late_events", self.task["late"] % KEPT_LATE)
         row.update(
             event_id=self.event.id, type=self.event.type, run=self.event.run, reason=reason, time=self.event.time
         )
+        row.update(epoch=self.epoch, n=self.n)
+        self.task["late"] += 1
+        if self.run is not None:
+            self.run["late"] += 1

@@ -1,5 +1,11 @@
 """Tables of the task-state read model. One row a thing; histories are rows that are only added to.
 
+What grows with the length of a task, and what does not: a row for each run, step, call and decision stays for good,
+since a resumed run must know them all; there is a row for each blocker, approval, artifact, note and judgement that has
+a name of its own. What is only looked back on is kept in *rings* (``SNAPSHOTS``, ``NOTE_CONFLICTS``, ``LATE_EVENTS``):
+the slot of a row is the count of its kind modulo the ring's size, so a new row takes the place of the oldest one, and
+nothing has to be looked for. What a ring has let go of is in the archive, and in the state at an earlier position.
+
 Times are raw, as published (``""`` = unknown): durations are computed at read, and only where both ends make sense.
 ``epoch`` and ``n`` are the log position, the way back to the original event. Where a name is too long for an index, its
 key is cut and ``full`` has the whole of it.
@@ -8,11 +14,24 @@ key is cut and ``full`` has the whole of it.
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Double, Index, MetaData
+from sqlalchemy import text as sql
 
 from projections.draft import Blanks, count, flag, json, maybe, text
 from projections.projection import read_model_table
 
 METADATA = MetaData()
+
+KEPT_SNAPSHOTS = 10
+"""Latest checkpoints of the agent's own runtime that are kept with their data, milestones apart."""
+
+KEPT_MILESTONES = 100
+"""Latest milestones among them that are kept besides."""
+
+KEPT_CONFLICTS = 100
+"""Latest conflicts of notes that are kept."""
+
+KEPT_LATE = 1_000
+"""Latest events after the end of their run that are kept."""
 
 TASKS = read_model_table(
     METADATA,
@@ -45,6 +64,7 @@ TASKS = read_model_table(
     count("notes"),
     count("note_conflicts"),
     count("checkpoints"),
+    count("milestones"),  # of the checkpoints
     count("feedback"),
     count("tokens_in"),
     count("tokens_out"),
@@ -52,6 +72,8 @@ TASKS = read_model_table(
     count("late"),
     text("first_time"),
     text("last_time"),
+    count("first_epoch"),  # the first event's position: all of the task's events lie from there to (epoch, n)
+    count("first_n"),
     count("epoch"),
     count("n"),
 )
@@ -63,6 +85,7 @@ RUNS = read_model_table(
     text("full"),
     count("attempt"),  # 0: its run.started has not come
     text("parent_run"),
+    text("parent"),  # the parent run as it stands in a key
     text("goal"),
     text("mode"),
     text("model"),
@@ -81,6 +104,7 @@ RUNS = read_model_table(
     text("reason"),
     text("outcome"),
     text("detail"),
+    json("result"),  # what the run hands to whoever waits for it: a parent, a person
     flag("interrupted"),
     count("events"),
     count("late"),
@@ -91,9 +115,19 @@ RUNS = read_model_table(
     count("n"),
 )
 Index("runs_by_run", RUNS.c.org, RUNS.c.run)
+_HAS_PARENT = sql("parent <> ''")
+Index("runs_by_parent", RUNS.c.org, RUNS.c.parent, sqlite_where=_HAS_PARENT, postgresql_where=_HAS_PARENT)
 
 PLAN = read_model_table(
-    METADATA, "plan", json("steps"), count("version"), text("reason"), text("time"), count("epoch"), count("n")
+    METADATA,
+    "plan",
+    json("steps"),
+    text("digest"),  # of ids and titles, as the SDK computes it
+    count("version"),
+    text("reason"),
+    text("time"),
+    count("epoch"),
+    count("n"),
 )
 
 STEPS = read_model_table(
@@ -236,21 +270,23 @@ NOTES = read_model_table(
 NOTE_CONFLICTS = read_model_table(
     METADATA,
     "note_conflicts",
-    count("epoch", pk=True),
-    count("n", pk=True),
+    count("slot", pk=True),  # a ring of KEPT_CONFLICTS
     text("note"),
     count("expected_version"),
     count("found_version"),
     json("content"),
     text("run"),
     text("time"),
+    count("epoch"),
+    count("n"),
 )
 
-CHECKPOINT = read_model_table(
+SNAPSHOTS = read_model_table(
     METADATA,
-    "checkpoint",
-    text("checkpoint"),
-    text("data"),  # JSON text, never re-ordered: it comes back as it was
+    "snapshots",
+    text("ring", pk=True),  # recent (of KEPT_SNAPSHOTS) or milestone (of KEPT_MILESTONES)
+    count("slot", pk=True),
+    text("checkpoint"),  # as the agent calls it
     text("data_version"),
     flag("milestone"),
     text("run"),
@@ -258,6 +294,9 @@ CHECKPOINT = read_model_table(
     flag("late"),
     count("epoch"),
     count("n"),
+    count("size_bytes"),  # of the data
+    text("data"),  # JSON text, never re-ordered: it comes back as it was
+    was="checkpoint",
 )
 
 FEEDBACK = read_model_table(
@@ -275,21 +314,36 @@ FEEDBACK = read_model_table(
     count("n"),
 )
 
+WORKBENCH = read_model_table(
+    METADATA,
+    "workbench",
+    text("run"),  # that changed it last
+    json("observations"),
+    json("preconditions"),
+    json("requirements"),
+    json("to_retry"),
+    text("time"),
+    count("epoch"),
+    count("n"),
+)
+"""What a run has at hand: one row, at most ``workbench.ITEMS`` items a section, gone when the task's work ends."""
+
 LATE_EVENTS = read_model_table(
     METADATA,
     "late_events",
-    count("epoch", pk=True),
-    count("n", pk=True),
+    count("slot", pk=True),  # a ring of KEPT_LATE
     text("event_id"),
     text("type"),
     text("run"),
     text("reason"),
     text("time"),
+    count("epoch"),
+    count("n"),
 )
 
 TABLES = (
-    TASKS, RUNS, PLAN, STEPS, CALLS, BLOCKERS, APPROVALS, ARTIFACTS, DECISIONS, NOTES, NOTE_CONFLICTS, CHECKPOINT,
-    FEEDBACK, LATE_EVENTS,
+    TASKS, RUNS, PLAN, STEPS, CALLS, BLOCKERS, APPROVALS, ARTIFACTS, DECISIONS, NOTES, NOTE_CONFLICTS, SNAPSHOTS,
+    FEEDBACK, WORKBENCH, LATE_EVENTS,
 )  # fmt: skip
 
 BLANKS = Blanks(TABLES)

@@ -18,6 +18,7 @@ from events.types.world import (
 from projections.bounds import canonical, clip_json, digest, short, whole
 from projections.draft import pairs_end, pairs_start
 from projections.task.scene import JSON_LIMIT, Scene
+from projections.task.tables import KEPT_CONFLICTS, KEPT_MILESTONES, KEPT_SNAPSHOTS
 
 
 def decided(scene: Scene, payload: DecisionMade) -> None:
@@ -60,7 +61,7 @@ def noted(scene: Scene, payload: NoteWritten) -> None:
 
 
 def _conflict(scene: Scene, payload: NoteWritten, version: int) -> None:
-    row = scene.draft.add("note_conflicts", scene.epoch, scene.n)
+    row = scene.draft.add("note_conflicts", scene.task["note_conflicts"] % KEPT_CONFLICTS)
     row.update(
         note=payload.key,
         expected_version=payload.expected_version,
@@ -68,6 +69,8 @@ def _conflict(scene: Scene, payload: NoteWritten, version: int) -> None:
         content=payload.content,
         run=scene.event.run,
         time=scene.event.time,
+        epoch=scene.epoch,
+        n=scene.n,
     )
     scene.task["note_conflicts"] += 1
     if version:
@@ -148,18 +151,23 @@ def made(scene: Scene, payload: ArtifactCreated) -> None:
 
 
 def saved(scene: Scene, payload: CheckpointSaved) -> None:
-    """The latest checkpoint, as it was given."""
-    row = scene.draft.edit("checkpoint")
+    """A checkpoint as it was given, in the place of the oldest one of its ring."""
+    task, data = scene.task, orjson.dumps(payload.data)
+    if payload.milestone:
+        row = scene.draft.add("snapshots", "milestone", task["milestones"] % KEPT_MILESTONES)
+    else:
+        row = scene.draft.add("snapshots", "recent", (task["checkpoints"] - task["milestones"]) % KEPT_SNAPSHOTS)
     row.update(
         checkpoint=payload.checkpoint,
-        data=orjson.dumps(payload.data).decode(),
+        data=data.decode(),
+        size_bytes=len(data),
         data_version=payload.data_version,
         milestone=payload.milestone,
         time=scene.event.time,
-        late=False,
     )
     scene.stamp(row)
-    scene.task["checkpoints"] += 1
+    task["checkpoints"] += 1
+    task["milestones"] += payload.milestone
 
 
 def feedback_key(event: Event, payload: FeedbackGiven) -> str:
