@@ -51,8 +51,12 @@ class RunHeartbeat(Payload, frozen=True, kw_only=True):
 
 
 class RunTerminated(Payload, frozen=True, kw_only=True):
-    """The run ended. The first terminal event of a run wins; only ``lost`` is provisional."""
+    """The run ended. The first terminal event of a run wins; only ``lost`` is provisional.
+
+    ``result`` is what the run hands on: a sub-agent its parent a distilled result, not its history.
+    """
 
     reason: TerminationReason
     outcome: Outcome | None = None
     detail: str = ""
+    result: JsonValue = None

@@ -59,6 +59,19 @@ class CheckpointSaved(Payload, frozen=True, kw_only=True):
     milestone: bool = False
 
 
+class WorkbenchUpdated(Payload, frozen=True, kw_only=True):
+    """What the run has at hand changed. A section that is given takes the former one's place; ``add``: goes behind it.
+
+    The workbench is short-lived and bounded: what must outlast the work is a note, a decision or an artifact.
+    """
+
+    observations: list[JsonValue] | None = None
+    preconditions: list[JsonValue] | None = None
+    requirements: list[JsonValue] | None = None
+    to_retry: list[JsonValue] | None = None
+    add: bool = False
+
+
 class FeedbackGiven(Payload, frozen=True, kw_only=True):
     """Somebody judged the run or a part of it. ``score`` is higher for better, on the giver's own scale."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from events.types.run import Addressed, RunStarted, RunTerminated
-from projections.bounds import whole
-from projections.task.scene import Mutable, Scene
+from projections.bounds import clip_json, short, whole
+from projections.task import workbench
+from projections.task.scene import JSON_LIMIT, Mutable, Scene
 from projections.task.status import interrupts, verdict
 
 
@@ -34,6 +35,7 @@ def enter(scene: Scene, *, from_outside: bool, sign_of_life: bool) -> None:
 def _revive(scene: Scene, run: Mutable) -> None:
     run["over"] = run["provisional"] = run["interrupted"] = False
     run["reason"] = run["outcome"] = run["detail"] = run["ended"] = ""
+    run["result"] = None
     run["revived"] += 1
     if scene.task["run"] == scene.event.run:
         _leave(scene.task, "", "", "")
@@ -51,6 +53,7 @@ def started(scene: Scene, run: Mutable, payload: RunStarted) -> None:
     run.update(
         attempt=payload.attempt,
         parent_run=payload.parent_run,
+        parent=short(payload.parent_run),
         goal=payload.goal,
         mode=payload.mode,
         model=payload.model,
@@ -96,10 +99,13 @@ def terminated(scene: Scene, run: Mutable, payload: RunTerminated) -> None:
         reason=payload.reason,
         outcome=left_as,
         detail=scene.text(payload.detail),
+        result=clip_json(payload.result, JSON_LIMIT, at_most=len(scene.event.data)),
         interrupted=interrupts(payload.reason, left_as),
     )
     if task["run"] == scene.event.run:
         _leave(task, left_as, payload.reason, run["detail"])
+        if left_as != "interrupted":
+            workbench.clear(scene)
 
 
 def used_tokens(scene: Scene, tokens_in: int, tokens_out: int, cost: float, currency: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from events.types.plan import PlanUpdated
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
-from projections.bounds import clip_json, short, whole
+from projections.bounds import canonical, clip_json, short, whole
 from projections.draft import pairs_end, pairs_start
+from projections.task import workbench
 from projections.task.scene import JSON_LIMIT, Mutable, Scene
 from projections.task.status import DONE
 
@@ -35,8 +37,13 @@ def plan_updated(scene: Scene, payload: PlanUpdated) -> None:
     plan.update(
         steps=wanted, version=plan["version"] + 1, reason=payload.reason, time=scene.event.time, epoch=scene.epoch
     )
-    plan["n"] = scene.n
+    plan["n"], plan["digest"] = scene.n, plan_digest(payload)
     scene.task["plan_version"] = plan["version"]
+
+
+def plan_digest(payload: PlanUpdated) -> str:
+    """What tells one plan from another: its steps' ids and titles in their order, not how far they are."""
+    return f"sha256:{sha256(canonical([[step.id, step.title] for step in payload.steps]).encode()).hexdigest()}"
 
 
 def _step(scene: Scene, step: str) -> Mutable:
@@ -134,6 +141,7 @@ def called(scene: Scene, payload: ToolCalled) -> None:
         scene.task["calls_in_flight"] += 1
     if scene.late:
         row["late"] = True
+    _lay_out(scene, row)
 
 
 def _bounded(scene: Scene, payload: ToolCalled) -> Any:
@@ -162,6 +170,15 @@ def answered(scene: Scene, payload: ToolReturned | ToolFailed) -> None:
     row.update(returned_at=scene.event.time, result_epoch=scene.epoch, result_n=scene.n)
     if scene.late or payload.late:
         row["late"] = True
+    _lay_out(scene, row)
+
+
+def _lay_out(scene: Scene, call: Mutable) -> None:
+    """What a call of which both ends are known, in either order, means for the workbench."""
+    if call["called"] and call["status"] == "failed":
+        workbench.failed(scene, call)
+    elif call["called"] and call["status"] == "returned":
+        workbench.succeeded(scene, call)
 
 
 def _use_of(scene: Scene, call_id: str) -> Mutable:
