@@ -65,6 +65,7 @@ _TYPES = (
     EventType("approval.requested", world.ApprovalRequested, "task"),
     EventType("approval.resolved", world.ApprovalResolved, "task"),
     EventType("checkpoint.saved", world.CheckpointSaved, "task"),
+    EventType("workbench.updated", world.WorkbenchUpdated, "task"),
     EventType("feedback.given", world.FeedbackGiven, "feedback"),
     EventType("settlement.attempted", settlement.SettlementAttempted, "settlement"),
     EventType("settlement.recorded", settlement.SettlementRecorded, "settlement"),
