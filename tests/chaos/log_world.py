@@ -79,6 +79,10 @@ class LogWorld(World):
     def broken_by(self, armed: Callable[[Callable[[], Any]], Child], signum: signal.Signals) -> None:
         """As above."""
 
+    def batches(self, prefix: str) -> list[list[dict[str, Any]]]:
+        """What a publisher publishes, call by call."""
+        return raw_events(prefix)
+
     def archive(self) -> None:
         """An archiver, until SIGTERM."""
         asyncio.run(self._archive())
@@ -115,12 +119,17 @@ class LogWorld(World):
         async with self._open() as (client, log):
             publisher = Publisher(client, log, PARTITIONS, timeout_s=20)
             await publisher.start()
-            for batch in raw_events(prefix):
-                outcomes = await _persistently(publisher, batch)
-                assert {outcome.status for outcome in outcomes} <= {"stored", "duplicate"}, json.dumps(repr(outcomes))
-                with self.acknowledged.open("a") as file:
-                    file.write("".join(f"{raw['id']}\n" for raw in batch))
-            await publisher.stop()
+            try:
+                for batch in self.batches(prefix):
+                    await self._publish_batch(publisher, batch)
+            finally:
+                await publisher.stop()
+
+    async def _publish_batch(self, publisher: Publisher, batch: list[dict[str, Any]]) -> None:
+        outcomes = await _persistently(publisher, batch)
+        assert {outcome.status for outcome in outcomes} <= {"stored", "duplicate"}, json.dumps(repr(outcomes))
+        with self.acknowledged.open("a") as file:
+            file.write("".join(f"{raw['id']}\n" for raw in batch))
 
     @asynccontextmanager
     async def _open(self) -> Any:

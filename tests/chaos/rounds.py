@@ -139,7 +139,9 @@ def go_through(world: World, signum: signal.Signals, stride: int) -> None:
         world.round(0, signum)
         names = world.count_file.read_text().splitlines()
         chosen = chosen_of(names, signum)
-        chosen = chosen[:: 1 if ALL else max(stride, ceil(len(chosen) / MOST))]
+        step = 1 if ALL else max(stride, ceil(len(chosen) / MOST))
+        chosen = chosen[step // 2 :: step]
+        assert chosen, f"no point is chosen of {len(names)}, with a stride of {stride}"
         for at in chosen:
             world.round(at, signum)
     finally:
