@@ -25,7 +25,7 @@ from tests.servers import postgres_server
 
 ROUNDS = 3
 BATCH = 1_000
-INDEXES = ("event_log_run", "event_log_attempts", "event_log_recent_runs")
+INDEXES = ("event_log_run", "event_log_key", "event_log_attempts", "event_log_recent_runs")
 _EVENT_FIELDS = Event.__struct_fields__
 _COLUMNS = tuple(column.name for column in event_log.columns)
 

@@ -158,6 +158,24 @@ def read_type(conn: Connection, partition: int, type: str, after: Position) -> l
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n))
 
 
+def read_key(
+    conn: Connection, org: str, key: str, after: Position, limit: int, upto: Position | None = None
+) -> list[Archived]:
+    """The events of a partition key that follow ``after``, in order, none past ``upto``; whatever their verdict."""
+    here = tuple_(event_log.c.epoch, event_log.c.n)
+    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.key == key, here > tuple_(*after))
+    if upto is not None:
+        query = query.where(here <= tuple_(*upto))
+    return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+
+
+def count_key(conn: Connection, org: str, key: str, upto: Position, most: int) -> int:
+    """How many events a partition key has up to a position; counts no further than ``most``."""
+    here = tuple_(event_log.c.epoch, event_log.c.n)
+    query = select(event_log.c.n).where(event_log.c.org == org, event_log.c.key == key, here <= tuple_(*upto))
+    return int(conn.execute(select(func.count()).select_from(query.limit(most).subquery())).scalar_one())
+
+
 def read_back(conn: Connection, partition: int, before: Position | None, limit: int) -> list[Archived]:
     """The positions of a partition that come before ``before`` (None: the last ones), the newest first."""
     query = select(*_COLUMNS).where(event_log.c.partition == partition)

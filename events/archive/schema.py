@@ -57,6 +57,7 @@ Index(
     "event_log_recent_runs", event_log.c.org, event_log.c.received_ms,
     sqlite_where=_IS_RUN_START, postgresql_where=_IS_RUN_START,
 )  # fmt: skip
+Index("event_log_key", event_log.c.org, event_log.c.key, event_log.c.epoch, event_log.c.n)
 
 event_ids = Table(
     "event_ids",
