@@ -19,7 +19,7 @@ import httpx
 ROOT = Path(__file__).parents[1]
 REFOLD = (sys.executable, "-m", "services.cli.main")
 READY_S = 60.0
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -86,7 +86,7 @@ def running_instance(data: Path, **environ: str) -> Iterator[Instance]:
         line = process.stdout.readline().decode()
         assert line.startswith("ready http://"), (data.parent / f"{data.name}.log").read_text()
         url = line.split()[1]
-        with httpx.Client(base_url=url, timeout=30, trust_env=False) as http:
+        with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
             yield Instance(data, url, process, http)
     finally:
         if process.poll() is None:

@@ -47,7 +47,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it and wait until it answers; after a ``kill`` it may take a try until the old children are gone."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             if self.process is None or self.process.poll() is not None:
                 self.process = self._launch()

@@ -95,7 +95,7 @@ async def running_stack(
     server: AnyServer,
     db: Database,
     *,
-    timeout_s: float = 10.0,
+    timeout_s: float = 60.0,
     archive: bool = True,
     **archiver_options: Any,
 ) -> AsyncIterator[Stack]:

@@ -39,19 +39,19 @@ class Up:
 
     def publish(self, *events: dict[str, Any], ack: str = "durable") -> list[dict[str, Any]]:
         url, body = f"{self.url}/v1/events", list(events)
-        answer = httpx.post(url, params={"ack": ack}, json=body, timeout=30, trust_env=False)
+        answer = httpx.post(url, params={"ack": ack}, json=body, timeout=60, trust_env=False)
         assert answer.status_code in (200, 202, 207), answer.text
         outcomes: list[dict[str, Any]] = answer.json()["outcomes"]
         return outcomes
 
     def get(self, path: str) -> Any:
-        answer = httpx.get(self.url + path, timeout=30, trust_env=False)
+        answer = httpx.get(self.url + path, timeout=60, trust_env=False)
         answer.raise_for_status()
         return answer.json()
 
     def events(self, run: str) -> list[str]:
         """Ids of a run's events that count, in order."""
-        answer = httpx.get(f"{self.url}/v1/runs/{run}/events?limit=500", timeout=30, trust_env=False)
+        answer = httpx.get(f"{self.url}/v1/runs/{run}/events?limit=500", timeout=60, trust_env=False)
         items = answer.json()["items"] if answer.status_code == 200 else []
         return [event["id"] for event in items if event["verdict"] == "effective"]
 
@@ -123,7 +123,7 @@ def keep(stream: IO[str], kept: list[str]) -> None:
         kept.extend(stream)
 
 
-def until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+def until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "not reached in time"
@@ -246,10 +246,10 @@ def test_redis_killed_under_load_comes_back_and_nothing_is_lost(machine: Machine
     try:
         for _ in range(3):
             before = len(done)
-            until(lambda before=before: len(done) > before + 3, 40)
+            until(lambda before=before: len(done) > before + 3)
             os.kill(int((machine.data / "redis" / "redis.pid").read_text()), signal.SIGKILL)
         before = len(done)
-        until(lambda: len(done) > before + 3, 40)
+        until(lambda: len(done) > before + 3)
     finally:
         enough.set()
         publisher.join()
@@ -332,7 +332,7 @@ def test_another_number_of_partitions_is_refused(machine: Machine) -> None:
 
 def test_a_worker_alone_says_what_it_needs(machine: Machine) -> None:
     with machine.command("worker") as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "set REDIS_URL, or start `refold up`" in err
 
@@ -346,7 +346,7 @@ def test_a_worker_waits_for_a_redis_that_starts_after_it(machine: Machine, tmp_p
     try:
         assert any("at work: archiver" in line for line in worker.stderr)
         worker.terminate()
-        _, _ = worker.communicate(timeout=20)
+        _, _ = worker.communicate(timeout=60)
         assert worker.returncode == 0
     finally:
         server.stop()
@@ -362,7 +362,7 @@ def test_a_worker_joins_the_instance_on_its_data_folder(machine: Machine) -> Non
         until(lambda: all(p["lag_events"] == 0 for p in up.get("/v1/projections")["items"]))
     finally:
         worker.terminate()
-        _, _ = worker.communicate(timeout=20)
+        _, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0
 
 
@@ -378,7 +378,7 @@ def test_each_role_in_a_process_of_its_own_on_postgresql(machine: Machine, postg
     processes = [machine.command("worker", "--role", role, **environ) for role in roles]
     try:
         api = Up(processes[-1], f"http://127.0.0.1:{environ['REFOLD_HTTP_PORT']}")
-        until(lambda: ready(api), 60)
+        until(lambda: ready(api))
         api.publish(*(step(n) for n in range(20)), ended("r1"))
         with redis.Redis.from_url(redis_server.url) as client:
             client.xadd("refold:inbox", {"__data__": json.dumps(step(99, "r2"))})
@@ -388,7 +388,7 @@ def test_each_role_in_a_process_of_its_own_on_postgresql(machine: Machine, postg
     finally:
         for process in processes:
             process.terminate()
-        said = [process.communicate(timeout=30)[1] for process in processes]
+        said = [process.communicate(timeout=60)[1] for process in processes]
         print("".join(said))
         redis_server.stop()
     assert [process.returncode for process in processes] == [0] * len(roles), "".join(said)
@@ -444,7 +444,7 @@ def test_what_other_code_made_is_rebuilt_while_it_is_read(machine: Machine, tmp_
         seen.append(projection(newer, "task_state"))
         return bool(seen[-1]["generation"] == 2)
 
-    until(rebuilt, 60)
+    until(rebuilt)
     waiting = [one for one in seen if one["generation"] == 1]
     assert {(one["state"], one["hint"]) for one in waiting} == {
         ("rebuilding", "made by other code: it is being rebuilt")
@@ -473,15 +473,15 @@ def test_rows_of_a_table_that_only_newer_code_has_must_wait(machine: Machine, tm
         # the api alone rebuilds nothing
         process = machine.command("worker", "--role", "api", PYTHONPATH=f"{tmp_path}:{ROOT}", **environ)
         api = Up(process, f"http://127.0.0.1:{port}")
-        until(lambda: ready(api), 60)
+        until(lambda: ready(api))
         path = f"{api.url}/v1/projections/settlements/tables/extra"
-        answer = httpx.get(path, timeout=30, trust_env=False)
+        answer = httpx.get(path, timeout=60, trust_env=False)
         assert (answer.status_code, answer.json()["code"]) == (503, "stale"), answer.text
         assert projection(api, "settlements")["hint"] == "made by other code: run `refold rebuild settlements`"
     finally:
         if api is not None:
             api.process.terminate()
-            api.process.communicate(timeout=30)
+            api.process.communicate(timeout=60)
         redis_server.stop()
 
 

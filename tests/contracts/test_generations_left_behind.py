@@ -34,7 +34,7 @@ def readers_of(generation: str) -> list[str]:
 
 
 async def nobody_reads(generation: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while readers_of(generation):
         assert time.monotonic() < deadline, f"{generation} is still open: {readers_of(generation)}"
         await asyncio.sleep(0.02)

@@ -123,7 +123,7 @@ def test_events_that_arrive_while_it_runs_are_not_lost_and_no_read_goes_back(lab
         _, names, _ = await asyncio.gather(publish(), read(), rebuild_twice())
         assert {"toy__g2", "toy__g3"} <= names
         token = write_token([(partition, mark) for partition, mark in lab.marks().items() if mark.n >= 0])
-        final = await models.read("toy", lambda conn: conn.execute(select(NOTES)).all(), after=token, timeout_s=20)
+        final = await models.read("toy", lambda conn: conn.execute(select(NOTES)).all(), after=token, timeout_s=60)
         assert (final.reached, final.generation) == (True, "toy__g3")
         tallies = lab.rows("toy__g3")["tallies"]
         assert sum(row[2] for row in tallies) == published
@@ -146,7 +146,7 @@ def test_reading_ones_writes_waits_and_says_when_it_was_in_vain(lab: Lab) -> Non
 
         late = await models.read("toy", read, after=token, timeout_s=0.05)
         assert (late.reached, late.value) == (False, [])
-        waiting = asyncio.create_task(models.read("toy", read, after=token, timeout_s=10))
+        waiting = asyncio.create_task(models.read("toy", read, after=token, timeout_s=60))
         await asyncio.sleep(0.05)
         await asyncio.to_thread(fold_active, lab)
         found = await waiting
@@ -285,7 +285,7 @@ def test_a_generation_sealed_by_a_builder_that_died_is_folded_again(lab: Lab) ->
         models = ReadModels([TOY], lab.stores, lab.log)
         await projector.start()
         token = write_token([(partition, mark) for partition, mark in lab.marks().items() if mark.n >= 0])
-        assert (await models.read("toy", lambda conn: None, after=token, timeout_s=20)).reached
+        assert (await models.read("toy", lambda conn: None, after=token, timeout_s=60)).reached
         await projector.stop()
         models.close()
 
@@ -345,7 +345,7 @@ def test_a_killed_rebuild_is_continued_from_its_checkpoints(tmp_path: Path) -> N
     left_at = db.read_now(checkpoints.read_vector)
     db.close()
     assert sum(position.n + 1 for position in left_at.values()) > 0
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             active = rebuild(TOY, lab.stores, lab.log, verify=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from refold import Refold
 
-from tests.instance import Instance, refold, running_instance
+from tests.instance import Instance, refold, running_instance, until
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +291,8 @@ def test_the_archive_away_is_503_and_the_events_can_be_sent_again(tmp_path: Path
     """A publish that cannot become durable says so, with Retry-After; the same events again are stored once."""
     with running_instance(tmp_path / "data", REFOLD_PUBLISH_TIMEOUT_S="0.5") as instance:
         run = instance.name()
-        instance.stored(instance.event(run))
+        first = instance.event(run)
+        until(lambda: instance.publish(first).status_code == 200)
         redis_pid = int((instance.data / "redis" / "redis.pid").read_text())
         os.kill(redis_pid, signal.SIGSTOP)
         event = instance.event(run)

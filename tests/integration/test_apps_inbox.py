@@ -50,7 +50,7 @@ async def backend_of(settings: Settings, *roles: str) -> AsyncIterator[Backend]:
         await backend.close()
 
 
-async def reached(condition: Callable[[], Coroutine[Any, Any, bool]], timeout_s: float = 15) -> None:
+async def reached(condition: Callable[[], Coroutine[Any, Any, bool]], timeout_s: float = 60) -> None:
     deadline = monotonic() + timeout_s
     while not await condition():
         assert monotonic() < deadline, "not reached in time"

@@ -63,9 +63,9 @@ def test_one_wake_up_an_advance_tells_the_watermark(server: AnyServer, log_db: D
     async def main() -> None:
         async with running_stack(server, log_db) as stack, (await live_node(stack.redis)).pubsub() as pubsub:
             await pubsub.subscribe(ARCHIVED_CHANNEL)
-            await pubsub.get_message(timeout=5)
+            await pubsub.get_message(timeout=60)
             await stack.publisher.publish_events([event("r1") for _ in range(5)])
-            message = await pubsub.get_message(timeout=5)
+            message = await pubsub.get_message(timeout=60)
             assert message is not None
             partition, position, log_id = message["data"].decode().split()
             assert (await Archive(stack.db).watermarks())[int(partition)] == Position.parse(position)
@@ -180,7 +180,7 @@ def test_more_partitions_than_connections(server: AnyServer, log_db: Database) -
         assert len({partition_of(e.org, e.key, partitions) for e in events}) > 100
         assert await Archive(log_db).count() == 600
         stopping.set()
-        await asyncio.wait_for(archiving, 5)
+        await asyncio.wait_for(archiving, 60)
         await publisher.stop()
         await redis.aclose()
 
@@ -216,7 +216,7 @@ def test_wake_ups_may_fail_to_come(server: AnyServer, log_db: Database) -> None:
             deaf = Watermarks(stack.redis, log_db)
             await stack.publisher.publish_events([event("r1")])
             [archived] = stack.archived()
-            assert await deaf.wait_for({archived.partition: archived.position}, 5)
+            assert await deaf.wait_for({archived.partition: archived.position}, 60)
             beyond = Position(archived.position.epoch, archived.position.n + 1)
             assert not await deaf.wait_for({archived.partition: beyond}, 0.3)
 

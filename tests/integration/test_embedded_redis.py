@@ -43,7 +43,7 @@ def keys(url: str) -> list[bytes]:
 
 
 def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         stat = Path(f"/proc/{pid}/stat")
         if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":

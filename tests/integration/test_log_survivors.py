@@ -288,7 +288,8 @@ async def test_a_publisher_at_a_server_that_was_overtaken_does_not_spin(world: W
     calls: Any = await world.redis.info("commandstats")
     assert calls["cmdstat_evalsha"]["calls"] < 20
     await world.open()
-    waiting = asyncio.create_task(publisher.publish_events([event("a")]))
+    patient = Publisher(world.redis, world.db, 1, timeout_s=60)
+    waiting = asyncio.create_task(patient.publish_events([event("a")]))
     while not await world.archived_ids():
         await world.archive_all()
     (outcome,) = await waiting

@@ -10,11 +10,11 @@ from events.archive.refusals import read_refusals
 from events.database import Database, Stores
 from events.errors import Refused
 from events.event import Position
-from events.publisher import NotDurable
+from events.publisher import NotDurable, Publisher
 from events.tokens import read_token
 from tests.conftest import Deployment
 from tests.redis_cluster import AnyServer
-from tests.stack import Stack, event, raw_event, running_stack
+from tests.stack import PARTITIONS, Stack, event, raw_event, running_stack
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ def test_same_id_same_content_other_content_other_task(server: AnyServer, log_db
 
 def test_durable_waits_for_the_archive_and_fast_does_not(server: AnyServer, log_db: Database) -> None:
     async def main() -> None:
-        async with running_stack(server, log_db, timeout_s=0.5) as stack:
+        async with running_stack(server, log_db) as stack:
             await stack.publisher.publish_events([event()])
             await stack.archive_off()
             [fast] = await stack.publisher.publish([first := raw_event()], ack="fast")
             assert fast.status == "accepted"
             assert read_token(fast.token)
             with pytest.raises(NotDurable, match="same ids"):
-                await stack.publisher.publish([second := raw_event()])
+                await Publisher(stack.redis, stack.db, PARTITIONS, timeout_s=0.5).publish([second := raw_event()])
             stack.archive_on()
             again = await stack.publisher.publish([first, second])
             assert [o.status for o in again] == ["duplicate", "duplicate"]

@@ -32,6 +32,7 @@ from services.reactors.settler import SETTLER
 from tests.upgrades.goals_v2 import knowing
 
 PARTITIONS = 2
+PATIENCE_S = 60.0
 NOW_MS = 1_800_000_000_000
 
 
@@ -102,18 +103,18 @@ def loop_of(db: Database, outlet: ArchiveOutlet, *reactors: Reactor, owner: str 
     return ReactorLoop(db, outlet, chosen, PARTITIONS, owner, **{"lease_s": 1.0, **more})
 
 
-async def run_until(loops: Sequence[ReactorLoop], reached: Callable[[], bool], timeout_s: float = 20) -> None:
+async def run_until(loops: Sequence[ReactorLoop], reached: Callable[[], bool]) -> None:
     stopping = asyncio.Event()
     tasks = [asyncio.create_task(loop.run(stopping)) for loop in loops]
     try:
-        await wait_for(reached, timeout_s, tasks)
+        await wait_for(reached, tasks)
     finally:
         stopping.set()
         await asyncio.gather(*tasks)
 
 
-async def wait_for(reached: Callable[[], bool], timeout_s: float, tasks: Sequence[asyncio.Task[None]] = ()) -> None:
-    deadline = monotonic() + timeout_s
+async def wait_for(reached: Callable[[], bool], tasks: Sequence[asyncio.Task[None]] = ()) -> None:
+    deadline = monotonic() + PATIENCE_S
     while not await asyncio.to_thread(reached):
         for task in tasks:
             if task.done():
@@ -185,13 +186,13 @@ def test_two_workers_share_and_settle_once(db: Database) -> None:
     async def scenario() -> None:
         stopping = asyncio.Event()
         tasks = [asyncio.create_task(loop.run(stopping)) for loop in loops]
-        await wait_for(lambda: all(len(loop._running) == PARTITIONS for loop in loops), 10, tasks)
+        await wait_for(lambda: all(len(loop._running) == PARTITIONS for loop in loops), tasks)
         for n in range(10):
             put(db, *run_events(f"r{n}"))
             for loop in loops:
                 loop.wake()
-        await wait_for(lambda: len(stored(db, "settlement.degraded")) == 10, 15, tasks)
-        await wait_for(lambda: checkpoints_at_end(db, "settler"), 10, tasks)
+        await wait_for(lambda: len(stored(db, "settlement.degraded")) == 10, tasks)
+        await wait_for(lambda: checkpoints_at_end(db, "settler"), tasks)
         stopping.set()
         await asyncio.gather(*tasks)
 
@@ -283,11 +284,11 @@ def test_slow_work_holds_nothing_up_and_the_checkpoint_stays_behind_it(db: Datab
     async def scenario() -> None:
         stopping = asyncio.Event()
         task = asyncio.create_task(loop_of(db, ArchiveOutlet(db), slow).run(stopping))
-        await wait_for(lambda: len(seen) == 7, 10, [task])
+        await wait_for(lambda: len(seen) == 7, [task])
         await asyncio.sleep(0.5)
         assert not checkpoints_at_end(db, "slow")
         gate.set()
-        await wait_for(lambda: checkpoints_at_end(db, "slow"), 10, [task])
+        await wait_for(lambda: checkpoints_at_end(db, "slow"), [task])
         stopping.set()
         await task
 

@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _wait(url: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with redis.Redis.from_url(url) as client:
         while True:
             try:
