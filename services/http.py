@@ -8,11 +8,14 @@ import errno
 import logging
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI
 
 from events.errors import RefoldError, SetupError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 GRACEFUL_S = 5
 STARTED_LOOK_S = 0.01

@@ -9,8 +9,6 @@ from functools import partial
 from events.archive.archiver import Archiver
 from events.errors import SetupError
 from projections.engine.projector import Projector
-from services.api.app import create_app
-from services.api.metrics import metrics_app
 from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
@@ -77,6 +75,9 @@ def reactors(backend: Backend) -> Run:
 
 def api(backend: Backend) -> Run:
     """Serves HTTP. Raises SetupError at once for a port that is taken."""
+    # here, since it takes longer to import than all else: other roles start, and take over, in half the time without
+    from services.api.app import create_app
+
     host, port = backend.settings.http_host, backend.settings.http_port
     HttpServer(host, port).close()
 
@@ -88,6 +89,8 @@ def api(backend: Backend) -> Run:
 
 def metrics(backend: Backend) -> Run:
     """Serves the metrics of this process. Raises SetupError at once for a port that is taken."""
+    from services.api.metrics import metrics_app
+
     host, port = backend.settings.http_host, backend.settings.metrics_port
     HttpServer(host, port).close()
 
