@@ -26,11 +26,11 @@ WARM_UP = 50
 
 
 @contextmanager
-def instance(folder: str) -> Iterator[str]:
-    """The URL of an embedded instance of our own on a data folder."""
+def instance(folder: str, **settings: str) -> Iterator[str]:
+    """The URL of an embedded instance of our own on a data folder, with these environment variables set."""
     environ = {
         name: text for name, text in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"
-    }
+    } | settings
     process = subprocess.Popen(
         [sys.executable, "-m", "services.cli.main", "up", "--data", folder, "--http", "0", "--log-level", "error"],
         env=environ, stdout=subprocess.PIPE, text=True,

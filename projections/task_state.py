@@ -2,12 +2,12 @@
 
     run.started                  the run, its configuration; the highest attempt is the task's current run
     run.heartbeat                a sign of life
-    run.terminated               how the run ended (the first time; ``lost`` only until a sign of life), and so the task;
-                                 what it hands to its parent; the workbench is cleared unless it was cut off
+    run.terminated               how the run ended (the first time; ``lost`` only until a sign of life), and so the
+                                 task; what it hands on; the workbench is cleared unless the run was cut off
     plan.updated                 the plan's steps, in order; steps that began keep what they did
     step.started/.completed/...  a step's status, summary and raw times, in either order
     tool.called                  a call in flight, with its idempotency key
-    tool.returned, tool.failed   the call's first result, bounded; before or after its call; a failed one is to be retried
+    tool.returned, tool.failed   the call's first result, bounded; before or after its call; failed ones are to retry
     workbench.updated            what the run has at hand
     decision.made                a decision, for good
     note.written                 the note's next version, or a visible conflict

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, select
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, select
 
 from events.times import instant
 
 Document = dict[str, Any]
+
+
+class Query:
+    """Rows of a key in one table, as ``many`` gives them; the statement is made once and not for every read."""
+
+    def __init__(
+        self, table: Table, *where: ColumnElement[bool], order: tuple[Any, ...] = (), limit: int | None = None
+    ) -> None:
+        own = (table.c.org == bindparam("of_org"), table.c.key == bindparam("of_key"))
+        pk = [column for column in table.primary_key if column.name not in ("org", "key")]
+        columns = [column for column in table.columns if column.name not in ("org", "key")]
+        self._statement = select(*columns).where(*own, *where).order_by(*order, *pk).limit(limit)
+        # SQLAlchemy's names are a subclass of str, which orjson refuses as a key
+        self._names = [str(column.name) for column in columns]
+        self._named = _named_column(table) if "full" in table.columns else ""
+
+    def all(self, conn: Connection, org: str, key: str, **values: Any) -> list[Document]:
+        """The rows; ``values`` are for the query's own parameters."""
+        found = conn.execute(self._statement, {"of_org": org, "of_key": key, **values})
+        rows = [dict(zip(self._names, row, strict=True)) for row in found]
+        if self._named:
+            for row in rows:
+                whole = row.pop("full")
+                if whole:
+                    row[self._named] = whole
+        return rows
+
+    def first(self, conn: Connection, org: str, key: str, **values: Any) -> Document | None:
+        """The first row, or None."""
+        return next(iter(self.all(conn, org, key, **values)), None)
 
 
 def one(conn: Connection, table: Table, org: str, key: str, *where: ColumnElement[bool]) -> Document | None:
@@ -71,9 +101,12 @@ def duration_s(start: str, end: str) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def age_s(time: str, now: datetime) -> float:
-    """Seconds since a raw time; negative for one to come."""
-    return (now.astimezone(UTC) - instant(time)).total_seconds()
+def until(time: str, seconds: float) -> datetime | None:
+    """The moment so many seconds after a raw time; None for one that no calendar has."""
+    try:
+        return instant(time) + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def pick(row: Document, *names: str) -> Document:

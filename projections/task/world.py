@@ -17,7 +17,7 @@ from events.types.world import (
 )
 from projections.bounds import canonical, clip_json, digest, short, whole
 from projections.draft import pairs_end, pairs_start
-from projections.task.scene import JSON_LIMIT, Scene
+from projections.task.scene import JSON_LIMIT, Mutable, Scene
 from projections.task.tables import KEPT_CONFLICTS, KEPT_MILESTONES, KEPT_SNAPSHOTS
 
 
@@ -77,9 +77,16 @@ def _conflict(scene: Scene, payload: NoteWritten, version: int) -> None:
         scene.draft.edit("notes", short(payload.key))["conflicts"] += 1
 
 
+def _counted(scene: Scene, table: str, name: str) -> Mutable:
+    """The row of a thing, which counts as known from its first event on, whichever that is."""
+    if scene.draft.peek(table, short(name)) is None:
+        scene.task[table] += 1
+    return scene.draft.edit(table, short(name))
+
+
 def blocked(scene: Scene, payload: BlockerRaised) -> None:
     """A blocker is open until it is cleared."""
-    row = scene.draft.edit("blockers", short(payload.blocker))
+    row = _counted(scene, "blockers", payload.blocker)
     was_open = row["open"]
     if pairs_start(row) and not was_open:
         scene.task["blockers_open"] += 1
@@ -91,7 +98,7 @@ def blocked(scene: Scene, payload: BlockerRaised) -> None:
 
 def unblocked(scene: Scene, payload: BlockerCleared) -> None:
     """A blocker is gone."""
-    row = scene.draft.edit("blockers", short(payload.blocker))
+    row = _counted(scene, "blockers", payload.blocker)
     if row["open"]:
         scene.task["blockers_open"] -= 1
     pairs_end(row)
@@ -101,7 +108,7 @@ def unblocked(scene: Scene, payload: BlockerCleared) -> None:
 
 def asked(scene: Scene, payload: ApprovalRequested) -> None:
     """The task waits for a person."""
-    row = scene.draft.edit("approvals", short(payload.approval))
+    row = _counted(scene, "approvals", payload.approval)
     was_open = row["open"]
     if pairs_start(row) and not was_open:
         scene.task["approvals_pending"] += 1
@@ -119,7 +126,7 @@ def asked(scene: Scene, payload: ApprovalRequested) -> None:
 
 def resolved(scene: Scene, payload: ApprovalResolved) -> None:
     """A person answered."""
-    row = scene.draft.edit("approvals", short(payload.approval))
+    row = _counted(scene, "approvals", payload.approval)
     if row["open"]:
         scene.task["approvals_pending"] -= 1
     pairs_end(row)
