@@ -22,6 +22,9 @@ LOCK_WAIT_S = 30
 STALLED_TRANSACTION_S = 15
 """PostgreSQL ends a transaction that has been idle this long: a stalled owner must not block who takes over."""
 
+_SERVER_GONE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
+"""A machine that vanishes says nothing: within half a minute its connections count as lost (libpq; seconds, and ms)."""
+
 _OLDEST_SQLITE = (3, 51, 3)
 
 
@@ -125,6 +128,7 @@ def _postgres_engine(url: str, schema: str | None) -> Engine:
         connect_args={
             "options": " ".join(f"-c {option}" for option in options),
             "connect_timeout": 10,
+            **_SERVER_GONE,
             "application_name": "refold",
         },
     )

@@ -197,9 +197,14 @@ class ReadModels:
 
     async def _opened(self, generation: Generation, projection: Projection) -> _Open:
         db = self._stores.generation(generation.name)
-        stale = not generation.matches(projection)
-        shape = await db.read(partial(old_shape, projection=projection)) if stale else {}
-        return _Open(generation, db, stale, shape)
+        opened = _Open(generation, db, stale=not generation.matches(projection), shape={})
+        if opened.stale:
+            try:
+                opened.shape = await db.read(partial(old_shape, projection=projection))
+            except BaseException:  # cancelled, too: nobody else knows of it
+                opened.replace()
+                raise
+        return opened
 
     async def _status(
         self, name: str, marks: Mapping[int, Position], epochs: Mapping[int, Mapping[int, int | None]]

@@ -129,6 +129,8 @@ class Settings:
     """How long a durable publish waits for the archive."""
     read_timeout_s: float = _setting("REFOLD_READ_TIMEOUT_S", 5.0, _seconds(0, 600))
     """How long a read with ``after=`` waits for its projection."""
+    store_timeout_s: float = _setting("REFOLD_STORE_TIMEOUT_S", 15.0, _seconds(0.1, 600))
+    """How long a read waits for a store that does not answer, beside the wait for its projection; then it is a 503."""
     reactor_concurrency: int = _setting("REFOLD_REACTOR_CONCURRENCY", 16, _whole(1, 1_024))
     """Reactions in flight at once, a reactor."""
     settle_deadline_s: float = _setting("REFOLD_SETTLE_DEADLINE_S", 60.0, _seconds(0, 86_400))

@@ -1,0 +1,46 @@
+"""Every read is answered within a time: 503 with what to do, where a store hangs instead of failing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.api.problems import RETRY_AFTER_S, Problem, problem_response
+
+
+class ReadsInTime:
+    """Bounds GET and HEAD requests: ``limit_s`` seconds to the first byte of the answer; then the read is dropped.
+
+    What changes something is not bounded here: a publish has a limit of its own, and says what became of the events.
+    """
+
+    def __init__(self, app: ASGIApp, limit_s: float) -> None:
+        self.app = app
+        self.limit_s = limit_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self.limit_s) as limit:
+
+                async def answering(message: Message) -> None:
+                    if limit.when() is not None:
+                        limit.reschedule(None)
+                    await send(message)
+
+                await self.app(scope, receive, answering)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            problem = Problem(503, "no_answer", self._detail())
+            await problem_response(problem, {"retry-after": str(RETRY_AFTER_S)})(scope, receive, send)
+
+    def _detail(self) -> str:
+        return (
+            f"no answer from the store within {self.limit_s:g} s: it hangs, or has too much to do; nothing was changed. "
+            "Ask again, or for less; /readyz tells what does not answer, REFOLD_STORE_TIMEOUT_S how long is waited"
+        )
