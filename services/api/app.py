@@ -26,6 +26,7 @@ from services.api import (
     upkeep,
 )
 from services.api.body import MAX_BODY_BYTES, install_too_large
+from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
@@ -62,6 +63,8 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)
+    settings = backend.settings
+    app.add_middleware(ReadsInTime, limit_s=settings.read_timeout_s + settings.store_timeout_s)
     app.add_middleware(RoutePathAsSent)
     return app
 
