@@ -49,6 +49,16 @@ def task_key(task: str) -> str:
     return f"task/{task}"
 
 
+def thread_task(thread: str) -> str:
+    """The task under whose key the checkpoints of a thread live: apart from a task of the same name."""
+    return f"thread:{thread}"
+
+
+def items_task(collection: str) -> str:
+    """The task under whose key the items of a collection live: of all namespaces that begin with this element."""
+    return f"items:{collection}"
+
+
 def session_key(session: str) -> str:
     """Key of everything that belongs to one session."""
     return f"session/{session}"

@@ -17,7 +17,7 @@ import orjson
 
 from events.errors import NewerVersion, Poison
 from events.event import Event
-from events.types import belief, memory, plan, run, settlement, system, thought, tools, world
+from events.types import belief, memory, plan, run, settlement, system, thought, thread, tools, world
 from events.types.base import Payload
 
 KeyedBy = Literal["task", "settlement", "feedback", "scope", "discarded", "partition"]
@@ -84,6 +84,13 @@ _TYPES = (
     EventType("memory.deleted", memory.MemoryDeleted, "scope"),
     EventType("memory.consolidated", memory.MemoryConsolidated, "scope"),
     EventType("memory.recalled", memory.MemoryRecalled, "scope"),
+    EventType("thread.advanced", thread.ThreadAdvanced, "task"),
+    EventType("thread.written", thread.ThreadWritten, "task"),
+    EventType("thread.pruned", thread.ThreadPruned, "task"),
+    EventType("thread.chunked", thread.ThreadChunked, "task"),
+    EventType("thread.assembled", thread.ThreadAssembled, "task"),
+    EventType("item.updated", thread.ItemUpdated, "task"),
+    EventType("item.deleted", thread.ItemDeleted, "task"),
     EventType("context.assembled", system.ContextAssembled, "task"),
     EventType("pack.imported", system.PackImported, "scope"),
     EventType("deadletter.discarded", system.DeadletterDiscarded, "discarded"),

@@ -15,18 +15,23 @@ from types import ModuleType
 
 from events.errors import SetupError
 from projections.beliefs import BELIEFS_PROJECTION
+from projections.items import ITEMS_PROJECTION
 from projections.memory_cards import MEMORY_CARDS
 from projections.projection import Projection
 from projections.settlements import SETTLEMENTS_PROJECTION
 from projections.task_state import TASK_STATE
+from projections.threads import THREADS_PROJECTION
 
 _LIBRARY, _SITE = str(Path(importlib.__file__).parents[1]), "site-packages"
 
 DEFAULT = "projections.registry:PROJECTIONS"
 
 PROJECTIONS: Mapping[str, Projection] = {
-    projection.name: projection for projection in (TASK_STATE, MEMORY_CARDS, SETTLEMENTS_PROJECTION, BELIEFS_PROJECTION)
-}
+    projection.name: projection
+    for projection in (
+        TASK_STATE, MEMORY_CARDS, SETTLEMENTS_PROJECTION, BELIEFS_PROJECTION, THREADS_PROJECTION, ITEMS_PROJECTION,
+    )
+}  # fmt: skip
 
 
 def load_projections(spec: str = DEFAULT) -> Mapping[str, Projection]:

@@ -63,7 +63,9 @@ class PartitionFolder:
         self.claim = claim
         self._reader = DenseReader(source, claim.partition)
         self._batch = batch
-        self._cache = RowCache(cache_rows, complete=claim.position < Position(1, 0))
+        own = store.projection.cache_rows
+        most = cache_rows if own is None else min(own, cache_rows)
+        self._cache = RowCache(most, complete=claim.position < Position(1, 0))
         self._refused = dict(refused or {})
         self._patience = self._patience_left = patience
         self._stumbles: dict[tuple[Position, str], int] = {}

@@ -23,6 +23,7 @@ from services.api import (
     settlements,
     tables,
     tasks,
+    threads,
     upkeep,
 )
 from services.api.body import MAX_BODY_BYTES, install_too_large
@@ -58,7 +59,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, runs, settlements, cards, beliefs, tables)
+    reads = (tasks, runs, settlements, cards, beliefs, threads, tables)
     for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
         app.include_router(module.router)
     problems.install(app)

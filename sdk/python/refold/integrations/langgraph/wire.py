@@ -1,0 +1,202 @@
+"""Checkpoints as events say them, and as documents give them back. Pure, apart from ids and the clock.
+
+Values stay what the serialiser made of them, type and bytes. Metadata travel as JSON where they are JSON, so that
+lists can be filtered by them, and the rest through the serialiser.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import orjson
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from refold import ids
+
+CHUNK_CHARS = 250_000
+"""Of an event's data in one part of it: a part stays below the limit of an event however its text is escaped."""
+
+MAX_NAME_CHARS = 240
+
+Raw = dict[str, Any]
+"""An event, or a document."""
+
+
+def run_of(thread: str) -> str:
+    """The run and task that the events of a thread name. Raises ValueError for a name that is too long."""
+    if len(thread) > MAX_NAME_CHARS:
+        raise ValueError(f"`thread_id` is at most {MAX_NAME_CHARS} characters, not {len(thread)}: {thread[:40]!r}...")
+    return f"thread:{thread}"
+
+
+def pack(typed: tuple[str, bytes]) -> list[str]:
+    """A serialised value for JSON: its type, its bytes in base64."""
+    return [typed[0], b64encode(typed[1]).decode()]
+
+
+def unpack(packed: Sequence[str]) -> tuple[str, bytes]:
+    """The reverse of ``pack``."""
+    return packed[0], b64decode(packed[1])
+
+
+def advanced(
+    serde: SerializerProtocol,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> Raw:
+    """The data of the event that saves a checkpoint: its state, and the values whose versions are new."""
+    state: dict[str, Any] = dict(checkpoint)
+    held = state.pop("channel_values")
+    versions = state.pop("channel_versions")
+    plain, rest = _parted(get_checkpoint_metadata(config, metadata))
+    data = {
+        "namespace": config["configurable"].get("checkpoint_ns", ""),
+        "checkpoint": checkpoint["id"],
+        "parent": config["configurable"].get("checkpoint_id") or "",
+        "state": pack(serde.dumps_typed(state)),
+        "versions": versions,
+        "values": [
+            [channel, version, *pack(serde.dumps_typed(held[channel]))]
+            for channel, version in new_versions.items()
+            if channel in held
+        ],
+        "metadata": plain,
+    }
+    return {**data, "more": pack(serde.dumps_typed(rest))} if rest else data
+
+
+def written(
+    serde: SerializerProtocol, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> Raw:
+    """The data of the event that saves the writes of one unit of work."""
+    return {
+        "namespace": config["configurable"].get("checkpoint_ns", ""),
+        "checkpoint": config["configurable"]["checkpoint_id"],
+        "writer": task_id,
+        "path": task_path,
+        "writes": [
+            [WRITES_IDX_MAP.get(channel, index), channel, *pack(serde.dumps_typed(value))]
+            for index, (channel, value) in enumerate(writes)
+        ],
+    }
+
+
+def copied(document: Raw, known: set[tuple[str, str, str]]) -> Iterator[tuple[str, Raw]]:
+    """The events (type and data) that make a checkpoint of one thread one of another.
+
+    ``known`` are the values that were copied before: (namespace, channel, version as JSON); it grows.
+    """
+    namespace, versions = document["namespace"], document["versions"]
+    values = []
+    for channel, kind, data in document["values"]:
+        name = (namespace, channel, orjson.dumps(versions[channel]).decode())
+        if name not in known:
+            known.add(name)
+            values.append([channel, versions[channel], kind, data])
+    same = {name: document[name] for name in ("namespace", "checkpoint", "parent", "state", "versions", "metadata")}
+    more = {"more": document["more"]} if document["more"] else {}
+    yield "thread.advanced", {**same, "values": values, **more}
+    for writer, path, index, channel, kind, data in document["writes"]:
+        write = {"writer": writer, "path": path, "writes": [[index, channel, kind, data]]}
+        yield "thread.written", {"namespace": namespace, "checkpoint": document["checkpoint"], **write}
+
+
+def found(serde: SerializerProtocol, document: Raw, config: RunnableConfig | None = None) -> CheckpointTuple:
+    """The checkpoint that a document holds. ``config`` is the one that asked for it by its id."""
+    thread, namespace, parent = document["thread"], document["namespace"], document["parent"]
+    checkpoint = {
+        **serde.loads_typed(unpack(document["state"])),
+        "channel_versions": document["versions"],
+        "channel_values": {channel: serde.loads_typed(unpack(packed)) for channel, *packed in document["values"]},
+    }
+    more = serde.loads_typed(unpack(document["more"])) if document["more"] else {}
+    return CheckpointTuple(
+        config=config or config_of(thread, namespace, document["checkpoint"]),
+        checkpoint=checkpoint,  # type: ignore[arg-type]
+        metadata={**document["metadata"], **more},  # type: ignore[typeddict-item]
+        parent_config=config_of(thread, namespace, parent) if parent else None,
+        pending_writes=[
+            (writer, channel, serde.loads_typed(unpack(packed)))
+            for writer, _, _, channel, *packed in document["writes"]
+        ],
+    )
+
+
+def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
+    """The config that names a checkpoint."""
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
+
+
+def events_of(run: str, type: str, data: Raw) -> list[Raw]:
+    """The events that say one thing of a thread: one, or its parts and what joins them. Their numbers are to be set."""
+    text = orjson.dumps(data)
+    if len(text) <= CHUNK_CHARS:
+        return [event(type, data, run=run)]
+    whole, upload = text.decode(), ids.uuid7()
+    parts = [whole[start : start + CHUNK_CHARS] for start in range(0, len(whole), CHUNK_CHARS)]
+    saying = [{"upload": upload, "part": part, "text": piece} for part, piece in enumerate(parts)]
+    joined = {"upload": upload, "parts": len(parts), "type": type}
+    return [*(event("thread.chunked", one, run=run) for one in saying), event("thread.assembled", joined, run=run)]
+
+
+def event(type: str, data: Raw, **members: Any) -> Raw:
+    """A CloudEvent with an id and a time of its own."""
+    return {
+        "specversion": "1.0", "id": ids.uuid7(), "type": type, "time": ids.now(), "source": "refold-langgraph",
+        **members, "data": data,
+    }  # fmt: skip
+
+
+def plain(value: Any, depth: int = 32) -> bool:
+    """Whether a value comes back from JSON, and from the backend's door, as it was."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return bool(-(2**63) <= value < 2**63)
+    if kind is float:
+        return isfinite(value)
+    if kind is str:
+        return _sound(value)
+    if kind is list:
+        return depth > 0 and all(plain(item, depth - 1) for item in value)
+    if kind is dict:
+        return depth > 0 and all(type(k) is str and _sound(k) and plain(v, depth - 1) for k, v in value.items())
+    return False
+
+
+def _sound(text: str) -> bool:
+    """Without what the door replaces: NUL, and surrogates without their other half."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
+
+
+def wanted(filter: Mapping[str, Any] | None) -> str | None:
+    """The part of a filter that the backend can apply, as JSON."""
+    those = {name: value for name, value in (filter or {}).items() if plain(name) and plain(value)}
+    return orjson.dumps(those).decode() if those else None
+
+
+def fits(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
+    """Whether metadata have every member of a filter."""
+    return all(name in metadata and metadata[name] == value for name, value in (filter or {}).items())
+
+
+def _parted(metadata: Mapping[str, Any]) -> tuple[Raw, Raw]:
+    """Metadata that are JSON, and those that are none."""
+    names = {name for name, value in metadata.items() if plain(name) and plain(value)}
+    rest = {name: value for name, value in metadata.items() if name not in names}
+    return {name: value for name, value in metadata.items() if name in names}, rest

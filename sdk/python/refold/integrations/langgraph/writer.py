@@ -1,0 +1,73 @@
+"""What one process knows of a thread, and whether it may write to it: one writer goes on, another one is told. Pure.
+
+Every event of a thread bears a number, and the log takes each number once. So of two processes that write on from the
+same state one wins. A process takes a new state over only at the beginning of a run, when it reads the root's newest
+checkpoint; a run that was overtaken keeps its old numbers, or finds that its parent is not the newest any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from refold.errors import Conflict
+
+
+@dataclass
+class Writer:
+    """``seq`` numbers the last event that this process knows or has given away; ``heads`` are the newest checkpoints.
+
+    ``known``: it was read at least once. ``forks`` are older checkpoints that were asked for by their ids: to go on
+    from them is meant. ``lost`` tells why this process may not write on.
+    """
+
+    thread: str
+    seq: int = 0
+    known: bool = False
+    heads: dict[str, str] = field(default_factory=dict)
+    forks: set[tuple[str, str]] = field(default_factory=set)
+    lost: str = ""
+
+    def learn(self, seq: int, namespace: str, head: str, asked: str = "") -> None:
+        """What a read told: the thread's number, the newest checkpoint there, and which one was ``asked`` for."""
+        if self.known and namespace and (self.lost or seq > self.seq):
+            # in the midst of a run: its root has not seen what others wrote
+            self.lost = self.lost or "another process wrote on to it"
+            return
+        if not self.known or self.lost or seq > self.seq:
+            self.seq, self.known, self.lost = seq, True, ""
+            self.heads.clear()
+            self.forks.clear()
+        self.heads[namespace] = max(head, self.heads.get(namespace, ""))
+        if asked and asked != self.heads[namespace]:
+            self.forks.add((namespace, asked))
+
+    def number(self, events: int) -> int:
+        """Take the numbers of the next events; the first of them. Raises Conflict."""
+        if self.lost:
+            raise self.conflict(self.lost)
+        self.seq += events
+        return self.seq - events + 1
+
+    def check(self, namespace: str, checkpoint: str, parent: str) -> None:
+        """Raise Conflict where a checkpoint would fork the thread without anybody having asked for that."""
+        head = self.heads.get(namespace, "")
+        if parent and head not in ("", parent, checkpoint) and (namespace, parent) not in self.forks:
+            raise self.conflict(f"checkpoint {checkpoint} goes on from {parent}, but the newest one is {head}")
+
+    def advance(self, namespace: str, checkpoint: str) -> None:
+        """A checkpoint was given away."""
+        self.heads[namespace] = max(checkpoint, self.heads.get(namespace, ""))
+        self.forks.discard((namespace, checkpoint))
+
+    def forget(self) -> None:
+        """Checkpoints were given up: which one is the newest is not known any more."""
+        self.heads.clear()
+        self.forks.clear()
+
+    def conflict(self, why: str) -> Conflict:
+        """The error for a writer that another one has overtaken."""
+        return Conflict(
+            f"thread {self.thread!r} has another writer: {why}; nothing of this was saved. "
+            "Invoke the graph again to go on from the newest checkpoint",
+            code="thread",
+        )
