@@ -79,4 +79,11 @@ def test_everything_is_imported_once_and_verifies(data: Path, sources: tuple[tup
     second = refold(data, "verify")
     assert first["equal"] and second["equal"]
     assert first["projections"] == second["projections"]
-    assert {one["name"] for one in first["projections"]} == {"task_state", "memory_cards", "settlements", "beliefs", "threads", "items"}
+    assert {one["name"] for one in first["projections"]} == {
+        "task_state",
+        "memory_cards",
+        "settlements",
+        "beliefs",
+        "threads",
+        "items",
+    }
