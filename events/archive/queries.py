@@ -143,6 +143,21 @@ def read_log(
     conn: Connection, partition: int, after: Position, limit: int, upto: Position | None = None
 ) -> list[Archived]:
     """The positions of a partition that follow ``after``, in order."""
+    # Dense positions: within an epoch the next ones have known numbers. A range that is closed at both ends is read
+    # through the index under any plan; without its upper end, PostgreSQL sorts all that follows until the table has
+    # been analysed.
+    (epoch, n), table = after, event_log.c
+    upper = n + limit if upto is None or upto.epoch != epoch else min(n + limit, upto.n)
+    query = select(*_COLUMNS).where(table.partition == partition, table.epoch == epoch, table.n > n, table.n <= upper)
+    found = _archived(conn, query.order_by(table.n))
+    last = Position(epoch, upper)
+    if len(found) == limit or last == upto:
+        return found
+    return found + _read_on(conn, partition, last, limit - len(found), upto)
+
+
+def _read_on(conn: Connection, partition: int, after: Position, limit: int, upto: Position | None) -> list[Archived]:
+    """As ``read_log``, whatever the numbers: where an epoch ends, and where rows are missing."""
     here = tuple_(event_log.c.epoch, event_log.c.n)
     query = select(*_COLUMNS).where(event_log.c.partition == partition, here > tuple_(*after))
     if upto is not None:
@@ -167,6 +182,13 @@ def read_key(
     if upto is not None:
         query = query.where(here <= tuple_(*upto))
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+
+
+def read_key_type(conn: Connection, org: str, key: str, type: str) -> list[Archived]:
+    """The effective events of a type and a partition key, in order. Goes through all events of the key."""
+    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.key == key)
+    query = query.where(event_log.c.type == type, event_log.c.verdict == "effective")
+    return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n))
 
 
 def count_key(conn: Connection, org: str, key: str, upto: Position, most: int) -> int:
