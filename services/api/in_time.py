@@ -41,6 +41,6 @@ class ReadsInTime:
 
     def _detail(self) -> str:
         return (
-            f"no answer from the store within {self.limit_s:g} s: it hangs, or has too much to do; nothing was changed. "
-            "Ask again, or for less; /readyz tells what does not answer, REFOLD_STORE_TIMEOUT_S how long is waited"
+            f"no answer from the store within {self.limit_s:g} s: it hangs, or has too much to do. Ask again, or for "
+            "less; /readyz tells what does not answer, and REFOLD_STORE_TIMEOUT_S sets how long a read waits"
         )

@@ -1,4 +1,4 @@
-"""PostgreSQL is stopped (SIGSTOP): connections stay, and nothing answers. Nobody waits for ever, and all goes on after."""
+"""PostgreSQL is stopped (SIGSTOP): connections stay, nothing answers. Nobody waits for ever, and then all goes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stopped(server: PostgresServer) -> Iterator[None]:
 def test_postgres_hangs(tmp_path: Path) -> None:
     """Invariant 8: a read is a 503 that says what to do, a publish a 503 to be sent again; then each is answered."""
     limit = f"{LIMIT_S:g}"
-    environ = {name: limit for name in ("REFOLD_STORE_TIMEOUT_S", "REFOLD_READ_TIMEOUT_S", "REFOLD_PUBLISH_TIMEOUT_S")}
+    environ = dict.fromkeys(("REFOLD_STORE_TIMEOUT_S", "REFOLD_READ_TIMEOUT_S", "REFOLD_PUBLISH_TIMEOUT_S"), limit)
     with (
         own_postgres() as server,
         running_instance(tmp_path / "data", REFOLD_DATABASE_URL=server.new_database(), **environ) as instance,
