@@ -70,8 +70,6 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
 
 def _enter(scene: Scene, recorded: Recorded) -> None:
     event, task = scene.event, scene.task
-    if not task["events"]:
-        task["first_epoch"], task["first_n"] = scene.epoch, scene.n
     task["events"] += 1
     task["first_time"] = task["first_time"] or event.time
     task["last_time"], task["epoch"], task["n"] = event.time, scene.epoch, scene.n

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from events.errors import SetupError
 from events.log.address import node_urls
+from projections.task.notes import VERIFY_AGAIN
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
@@ -143,6 +144,8 @@ class Settings:
     """Whether `refold up` begins to rebuild what other code made; else it is read as it is until it is rebuilt."""
     worker_rebuilds: bool = _setting("REFOLD_WORKER_REBUILDS", False, _flag)
     """Whether `refold worker` begins to rebuild what former code made: once for each change of the code."""
+    verify_notes: str = _setting("REFOLD_VERIFY_NOTES", ",".join(sorted(VERIFY_AGAIN)), str)
+    """Categories of notes, with commas between, that whoever reads one is told to verify again; ``-``: none."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))
     """How long a service may take to stop before it is cancelled."""
     uvloop: bool = _setting("REFOLD_UVLOOP", True, _flag)
@@ -173,6 +176,11 @@ class Settings:
             for spec, value in pairs
             if value != spec.default
         }
+
+    @property
+    def categories_to_verify(self) -> frozenset[str]:
+        """The categories of notes that are to be verified again."""
+        return frozenset(name.strip() for name in self.verify_notes.split(","))
 
     @property
     def stores_url(self) -> str:

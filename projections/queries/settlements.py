@@ -6,9 +6,10 @@ from sqlalchemy import Connection, func, select
 
 from events.keys import session_key, task_key
 from projections.bounds import short
-from projections.queries.rows import Document, of_run, one, pick, position
+from projections.queries.rows import Document, Query, of_run, pick, position
 from projections.settlements import SESSIONS, SETTLED_RUNS, SETTLEMENTS
 
+_LATEST = Query(SESSIONS)
 _PRODUCTS = ("session_state", "memories", "reflections", "learnings", "evidence")
 _SHOWN = (
     "version", "status", "by", "reason", "detail", "model", "agent", "user", "session", "task", "event_id", "time",
@@ -50,7 +51,7 @@ def degraded_rate(conn: Connection, org: str) -> Document:
 
 
 def _session(conn: Connection, org: str, key: str) -> Document | None:
-    row = one(conn, SESSIONS, org, key)
+    row = _LATEST.first(conn, org, key)
     if row is None:
         return None
     return {

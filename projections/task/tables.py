@@ -74,8 +74,6 @@ TASKS = read_model_table(
     count("late"),
     text("first_time"),
     text("last_time"),
-    count("first_epoch"),  # the first event's position: all of the task's events lie from there to (epoch, n)
-    count("first_n"),
     count("epoch"),
     count("n"),
 )

@@ -13,6 +13,7 @@ from services.api import (
     cards,
     deadletters,
     events,
+    exports,
     health,
     log,
     metrics,
@@ -59,7 +60,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, runs, settlements, cards, beliefs, threads, tables)
+    reads = (tasks, exports, runs, settlements, cards, beliefs, threads, tables)
     for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
         app.include_router(module.router)
     problems.install(app)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query
 from sqlalchemy import Connection
+from starlette.responses import Response
 
-from events.keys import session_key, task_key
+from events.event import Position
+from events.keys import partition_of, session_key, task_key
 from projections.queries import settlements, tasks
 from services.api.deps import After, BackendDep, OrgDep
-from services.api.listings import system_prompt
+from services.api.listings import event_at, system_prompt
 from services.api.paging import PageParam
 from services.api.problems import Problem
 from services.api.reading import Found, missing, newest, now, read
@@ -46,7 +50,7 @@ async def show(task: str, backend: BackendDep, org: OrgDep, after: After = None)
 
     Without ``after`` it waits for all that is durable now only where the task would be unknown.
     """
-    work = partial(tasks.task_document, org=org, task=task, now=now())
+    work = partial(tasks.task_document, org=org, task=task, now=now(), verify=backend.settings.categories_to_verify)
     key = task_key(task)
     found = await read(backend, STATE, work, org=org, key=key, after=after)
     if found.value is None and not after:
@@ -54,27 +58,59 @@ async def show(task: str, backend: BackendDep, org: OrgDep, after: After = None)
     return {**_known(found, task), "read": found.note}
 
 
-@router.get("/v1/tasks/{task:name}/resume")
+@router.get("/v1/tasks/{task:name}/resume", response_class=Response)
 async def resume(
     task: str,
     backend: BackendDep,
     org: OrgDep,
     after: After = None,
     config: Annotated[
-        str | None, Query(description="JSON object of the caller's digests, to be told what changed")
+        str | None,
+        Query(description="JSON object of the caller's digests, to be told what changed; null where it has none"),
     ] = None,
-) -> dict[str, Any]:
+    knows: Annotated[
+        str | None, Query(description="Schema version of checkpoints that the caller knows, to be told of a newer one")
+    ] = None,
+) -> Response:
     """What a new process needs: finished steps, calls to check before repeating, session state, system prompt.
 
-    Without ``after`` it waits for all that is durable now, since who goes on from an older state repeats work.
+    Without ``after`` it waits for all that is durable now, since who goes on from an older state repeats work. Asked
+    twice, it answers the same.
     """
+    digests = _digests(config)
     after = after or await newest(backend, org, task_key(task))
-    work = partial(tasks.resume_document, org=org, task=task, now=now(), config=_digests(config))
+    verify = backend.settings.categories_to_verify
+    work = partial(tasks.resume_document, org=org, task=task, now=now(), config=digests, knows=knows, verify=verify)
     found = await read(backend, STATE, work, org=org, key=task_key(task), after=after)
     document = _known(found, task)
-    session = await _session(backend, org, task, document["session"], after)
-    prompt = await backend.db.read(lambda conn: system_prompt(conn, org, task, document["run"]))
-    return {**document, "session_state": session, "system_prompt": prompt, "read": found.note}
+    session, prompt = await asyncio.gather(
+        _session(backend, org, task, document["session"], after), _prompt(backend, org, task, document)
+    )
+    evidence = session["evidence_since"] if session else []
+    beside = {"session_state": session, "pinned_evidence": evidence, "system_prompt": prompt, "read": found.note}
+    # as the stores have it: what an agent's runtime saved comes back byte for byte
+    return Response(orjson.dumps({**document, **beside}), media_type="application/json")
+
+
+@router.get("/v1/tasks/{task:name}/events/{position}")
+async def original(task: str, position: str, backend: BackendDep, org: OrgDep) -> dict[str, Any]:
+    """The event at a position that a task's document names: the whole of what is only summarised there."""
+    key = task_key(task)
+    try:
+        here = Position.parse(position)
+    except ValueError:
+        raise Problem(422, "bad_parameter", f"{position[:40]!r} is no position: write one like 1-42") from None
+    partition = partition_of(org, key, backend.partitions)
+    event = await backend.db.read(lambda conn: event_at(conn, org, partition, here))
+    if event is None or event.get("task") != task:
+        raise Problem(404, "no_event", f"task {task!r} has no event at {position}")
+    return event
+
+
+async def _prompt(backend: Backend, org: str, task: str, document: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not document["config"]["digests"].get("system_prompt"):
+        return None
+    return await backend.db.read(lambda conn: system_prompt(conn, org, task, document["run"]))
 
 
 def _known(found: Found, task: str) -> dict[str, Any]:
@@ -84,14 +120,14 @@ def _known(found: Found, task: str) -> dict[str, Any]:
     return document
 
 
-def _digests(config: str | None) -> dict[str, str] | None:
+def _digests(config: str | None) -> dict[str, str | None] | None:
     if config is None:
         return None
     try:
         value = orjson.loads(config)
     except orjson.JSONDecodeError:
         value = None
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+    if not isinstance(value, dict) or not all(item is None or isinstance(item, str) for item in value.values()):
         raise Problem(422, "bad_parameter", '`config` is a JSON object of digests, like {"model": "..."}')
     return value
 

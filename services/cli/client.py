@@ -61,6 +61,17 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise CliError(f"cannot reach {self.url}: {error}; is `refold up` running there?", UNREACHABLE) from error
 
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The body of an answer as it comes. Raises CliError when it is an error, or breaks off."""
+        try:
+            with self._http.stream("GET", path) as response:
+                if not response.is_success:
+                    response.read()
+                    self.document(response)
+                yield from response.iter_bytes()
+        except (httpx.HTTPError, OSError) as error:
+            raise CliError(f"{self.url} broke off: {error or type(error).__name__}", UNREACHABLE) from error
+
     def document(self, response: httpx.Response) -> Any:
         """The JSON document of an answer."""
         if response.is_success:

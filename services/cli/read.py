@@ -1,4 +1,4 @@
-"""``refold runs``, ``events``, ``task``, ``resume``, ``cards``, ``settlements``, ``beliefs``, ``rows``: reading."""
+"""``refold runs``, ``events``, ``cards``, ``settlements``, ``beliefs``, ``rows``: reading."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("runs")(runs)
     app.command("events")(events)
-    app.command("task")(task)
-    app.command("resume")(resume)
     app.command("cards")(cards)
     app.command("settlements")(settlements)
     app.command("beliefs")(beliefs)
@@ -39,7 +37,7 @@ def runs(
     if as_json:
         print_lines(found)
         return
-    rows = [(one["run"], one["attempt"], one["agent"], _second(one["started"]), one_line(one["goal"])) for one in found]
+    rows = [(one["run"], one["attempt"], one["agent"], second(one["started"]), one_line(one["goal"])) for one in found]
     print_table(("run", "attempt#", "agent~", "started", "goal~"), rows, empty="no runs yet")
 
 
@@ -87,77 +85,12 @@ def _verdict(event: dict[str, str]) -> str:
     return "" if event["verdict"] == "effective" else event["verdict"]
 
 
-Task = Annotated[str, typer.Argument(metavar="ID", help="The task (the run, where runs have no task).")]
-
-
-def task(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show where a task stands."""
-    with connected(data, url) as client:
-        found = client.get(f"/v1/tasks/{segment(task)}")
-    if as_json:
-        print_json(found)
-        return
-    _print_task(found)
-    rows = [(one["attempt"], one["run"], _second(one.get("started")), _end(one)) for one in found["runs"]]
-    print_table(("attempt#", "run", "started", "end"), rows, title="Runs", empty="no runs")
-    _print_decisions(found)
-
-
-def resume(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what a new process needs to go on with a task."""
-    with connected(data, url) as client:
-        found = client.get(f"/v1/tasks/{segment(task)}/resume")
-    if as_json:
-        print_json(found)
-        return
-    _print_task(found)
-    rows = [(one["step"], one["status"], one_line(one.get("summary"))) for one in found["finished_steps"]]
-    print_table(("finished step", "status", "summary~"), rows, title="Never repeat", empty="no step is finished")
-    calls = [(one["name"], one_line(one.get("arguments")), one["status"]) for one in found["in_flight"]]
-    if calls:
-        print_table(("call", "arguments~", "status~"), calls, title="In flight")
-    session = (found["session_state"] or {}).get("state") or {}
-    print_fields("Session", [(name, session.get(name)) for name in ("goal", "current_phase", "pending_task")])
-    hint(f"go on as attempt {found['next_attempt']}; --json has all of it")
-
-
-def _print_task(found: dict[str, Any]) -> None:
-    totals = found["totals"]
-    counts = f"{totals['events']} events, {totals['steps_done']}/{totals['steps']} steps, {totals['calls']} calls"
-    print_fields(
-        found["task"],
-        [
-            ("status", found["status"]),
-            ("why", " ".join(part for part in (found["reason"], one_line(found["detail"])) if part)),
-            ("goal", one_line(found["goal"])),
-            ("at step", found["cursor"] or found["current_step"]),
-            ("so far", counts),
-            ("blockers", [one["blocker"] for one in found["blockers"] if one["open"]]),
-            ("waits for", [one["approval"] for one in found["approvals"] if one["pending"]]),
-            ("note", _note(found["read"])),
-        ],
-    )
-    rows = [(one["step"], one["status"], one_line(one.get("title") or one.get("summary"))) for one in found["plan"]]
-    if rows:
-        print_table(("step", "status", "what~"), rows, title="Plan")
-
-
-def _print_decisions(found: dict[str, Any]) -> None:
-    rows = [(one_line(one["chosen"]), one_line(one.get("rationale"))) for one in found["decisions"][-10:]]
-    if rows:
-        print_table(("decided~", "because~"), rows, title="Latest decisions")
-
-
-def _end(run: dict[str, Any]) -> str:
-    return run.get("reason") or ("over" if run["over"] else "goes on")
-
-
-def _second(time: str | None) -> str:
+def second(time: str | None) -> str:
     """A time without its fraction."""
     return (time or "")[:19]
 
 
-def _note(read: dict[str, Any]) -> str:
+def read_note(read: dict[str, Any]) -> str:
     """What must be known about the read model that answered; empty when all is well."""
     said = {
         "stale": "made by other code, see `refold status`",
@@ -223,7 +156,7 @@ def settlements(
             ("reflections", found.get("reflections")),
             ("learnings", found.get("learnings")),
             ("since then", [readable(one["evidence"]) for one in found.get("evidence_since", [])]),
-            ("note", _note(found["read"])),
+            ("note", read_note(found["read"])),
         ],
     )
 
@@ -259,7 +192,7 @@ def beliefs(
         return
     rows = [
         (f"{one['confidence']:.2f}", one["status"], one["supports"], one["against"],
-         _second(one.get("last_verified")), one["statement"] or one["belief"])
+         second(one.get("last_verified")), one["statement"] or one["belief"])
         for one in found
     ]  # fmt: skip
     print_table(("confidence#", "status", "for#", "against#", "last seen", "statement~"), rows, empty="no beliefs yet")

@@ -1,0 +1,101 @@
+"""``/v1/tasks/{task}/export``: a task on its own, as a file that any instance takes in through ``POST /v1/events``.
+
+JSON lines: a first one that tells what it is, the task's effective events as CloudEvents, and a last one with their
+number and the digest of all lines before it (BLAKE2b, 16 bytes, in hexadecimal), by which a file that was cut off or
+changed is known. Events that live with the session or a scope (settlements, say) come first: whoever settles the task
+where it is brought in finds them there already. The organisation is left out: it is the importer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from hashlib import blake2b
+
+import orjson
+from fastapi import APIRouter
+from sqlalchemy import Connection, select
+from starlette.responses import StreamingResponse
+
+from events.archive.queries import read_key, read_run
+from events.archive.reader import Archived
+from events.archive.schema import event_log
+from events.codec import to_cloudevent
+from events.event import START, Position
+from events.keys import task_key
+from services.api.deps import BackendDep, OrgDep
+from services.api.problems import Problem
+from services.composition import Backend
+
+router = APIRouter(tags=["tasks"])
+
+VERSION = 1
+"""Of the file's form."""
+
+MEDIA_TYPE = "application/x-ndjson"
+_PAGE = 500
+
+
+@router.get("/v1/tasks/{task:name}/export", response_class=StreamingResponse)
+async def export(task: str, backend: BackendDep, org: OrgDep) -> StreamingResponse:
+    """All events of a task, as JSON lines between a first and a last line that tell what they are and that all came."""
+    key = task_key(task)
+    last = await backend.db.read(partial(_last, org=org, key=key))
+    if last is None:
+        raise Problem(404, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
+    return StreamingResponse(_lines(backend, org, task, last), media_type=MEDIA_TYPE)
+
+
+def _last(conn: Connection, org: str, key: str) -> Position | None:
+    """The position of a key's last event now: what comes meanwhile is not part of the export."""
+    place = (event_log.c.epoch, event_log.c.n)
+    query = select(*place).where(event_log.c.org == org, event_log.c.key == key)
+    row = conn.execute(query.order_by(*(column.desc() for column in place)).limit(1)).first()
+    return None if row is None else Position(*row)
+
+
+async def _lines(backend: Backend, org: str, task: str, last: Position) -> AsyncIterator[bytes]:
+    head = orjson.dumps({"refold_export": "task", "version": VERSION, "task": task}) + b"\n"
+    digest, events = blake2b(head, digest_size=16), 0
+    yield head
+    async for archived in _events(backend, org, task, last):
+        text = b"".join(_line(one) for one in archived)
+        digest.update(text)
+        events += len(archived)
+        yield text
+    yield orjson.dumps({"refold_end": "task", "events": events, "digest": digest.hexdigest()}) + b"\n"
+
+
+async def _events(backend: Backend, org: str, task: str, last: Position) -> AsyncIterator[list[Archived]]:
+    """The effective events, page by page: those under other keys, then the task's own in their order."""
+    key = task_key(task)
+    runs = dict.fromkeys([one.event().run async for page in _of_key(backend, org, key, last) for one in page])
+    for run in filter(None, runs):
+        async for page in _of_run(backend, org, run):
+            yield [one for one in page if one.event().key != key and one.event().task == task]
+    async for page in _of_key(backend, org, key, last):
+        yield page
+
+
+async def _of_key(backend: Backend, org: str, key: str, last: Position) -> AsyncIterator[list[Archived]]:
+    after = START
+    while page := await backend.db.read(partial(read_key, org=org, key=key, after=after, limit=_PAGE, upto=last)):
+        yield list(_effective(page))
+        after = page[-1].position
+
+
+async def _of_run(backend: Backend, org: str, run: str) -> AsyncIterator[list[Archived]]:
+    after: tuple[int, Position] | None = None
+    while page := await backend.db.read(partial(read_run, org=org, run=run, after=after, limit=_PAGE)):
+        yield list(_effective(page))
+        after = (page[-1].partition, page[-1].position)
+
+
+def _effective(page: list[Archived]) -> Iterator[Archived]:
+    return (one for one in page if one.verdict == "effective")
+
+
+def _line(archived: Archived) -> bytes:
+    document = to_cloudevent(archived.event())
+    del document["org"]
+    return orjson.dumps(document) + b"\n"
