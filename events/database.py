@@ -30,6 +30,12 @@ LOG_NAME = "log"
 """The store that alembic owns: archive, ids, epochs, registry, leases, refused events."""
 
 
+READERS = 3
+"""Snapshots that one store reads side by side."""
+POSTGRES_WRITERS = 4
+"""Transactions that one PostgreSQL store commits side by side; SQLite takes one writer."""
+
+
 class Database:
     """One SQLite file or PostgreSQL schema, with its threads and connections.
 
@@ -39,13 +45,12 @@ class Database:
     what needs a person as SetupError; mistakes in ``work`` (a wrong statement, a violated constraint) stay as they are.
     """
 
-    def __init__(self, url: str, *, schema: str | None = None, durable: bool = True, readers: int = 3) -> None:
+    def __init__(self, url: str, *, schema: str | None = None, durable: bool = True, readers: int = READERS) -> None:
         self.url = url
         self.schema = schema
         self.dialect: Literal["sqlite", "postgresql"] = engines.dialect_of(url)
-        # one writer is all that SQLite takes; PostgreSQL commits partitions in parallel
         self.readers = readers
-        self.writers = 1 if self.dialect == "sqlite" else 4
+        self.writers = 1 if self.dialect == "sqlite" else POSTGRES_WRITERS
         label = schema or make_url(url).database or "db"
         self._writer = _Lane(engines.writer(url, schema, durable=durable), self.writers, f"{label}-write")
         self._reader = _Lane(engines.reader(url, schema), readers, f"{label}-read")

@@ -20,7 +20,7 @@ _EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encode
 
 def examine(settings: Settings) -> list[Check]:
     """All checks, in the order in which a start would meet them."""
-    checks = (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _promises, _port, _weights)
+    checks = (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _connections, _promises, _port, _weights)
     return [check(settings) for check in checks]
 
 
@@ -89,6 +89,12 @@ def _store(settings: Settings) -> Check:
         reason = " ".join(str(error).split())[:200]
         return Check("store", "bad", f"PostgreSQL does not answer: {reason}", "correct REFOLD_DATABASE_URL")
     return Check("store", "ok", f"PostgreSQL {found[0] if found else '?'}")
+
+
+def _connections(settings: Settings) -> Check:
+    from services.cli.doctor_connections import look_at_connections
+
+    return look_at_connections(settings)
 
 
 def _promises(settings: Settings) -> Check:

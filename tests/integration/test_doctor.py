@@ -10,11 +10,12 @@ import redis
 
 from events.errors import Transient
 from events.log.client import connect, ping
+from projections.registry import PROJECTIONS
 from services.cli.check import Check
 from services.cli.doctor import examine
 from services.settings import Settings
 from tests.redis_cluster import RedisCluster, redis_cluster, until
-from tests.servers import free_port, redis_server
+from tests.servers import PostgresServer, free_port, redis_server
 
 
 def test_a_redis_that_may_drop_keys_is_wrong(tmp_path: Path) -> None:
@@ -82,3 +83,18 @@ def test_several_nodes_are_named_and_the_first_is_away(cluster: RedisCluster, tm
     url = f"redis://127.0.0.1:{free_port()},{cluster.nodes[1].url.removeprefix('redis://')}"
     [check] = [c for c in examine(Settings(data=tmp_path / "data", redis_url=url)) if c.name == "Redis"]
     assert (check.state, "cluster, 3 masters" in check.found) == ("ok", True)
+
+
+def test_connections_are_counted_against_what_postgresql_gives(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Its own suite's server has 200, of which PostgreSQL keeps 3 for superusers."""
+
+    def found(workers: int) -> Check:
+        settings = Settings(data=tmp_path, database_url=postgres.url, workers=workers)
+        return next(check for check in examine(settings) if check.name == "connections")
+
+    worker = 7 * (1 + len(PROJECTIONS))
+    assert (found(0).state, f"up to {worker}, " in found(0).found) == ("ok", True)
+    assert "PostgreSQL gives 197, " in found(0).found
+    assert found(4).state == "warning"
+    assert f"set up {5 * worker + 3 * len(PROJECTIONS)}, " in found(4).found
+    assert "max_connections" in found(4).advice
