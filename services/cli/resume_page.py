@@ -39,17 +39,12 @@ def print_resume(found: dict[str, Any]) -> None:
     """What a new process, or a person, needs to go on with a task."""
     print_task(found)
     calls = [
-        (
-            one["name"],
-            "yes" if one["side_effect"] else "",
-            one.get("idempotency_key", ""),
-            one_line(one.get("arguments")),
-        )
+        (one["name"], "yes" if one["side_effect"] else "no", one.get("idempotency_key", ""),
+         one_line(one.get("arguments")), one["status"])
         for one in found["in_flight"]
-    ]
+    ]  # fmt: skip
     if calls:
-        title = "Interrupted calls: check before repeating"
-        print_table(("call", "side effect", "idempotency key", "arguments~"), calls, title=title)
+        print_table(("call", "side effect", "idempotency key", "arguments~", "status"), calls, title="In flight")
     rows = [(one["step"], one["status"], one_line(one.get("summary"))) for one in found["finished_steps"]]
     print_table(("finished step", "status", "summary~"), rows, title="Never repeat", empty="no step is finished")
     _print_changes(found)
