@@ -114,6 +114,21 @@ def read_watermarks(conn: Connection) -> dict[int, Position]:
     return {partition: Position(epoch, n) for partition, epoch, n in rows}
 
 
+class LastOfKey(NamedTuple):
+    """Where the last event of a key stands, and the number that it bears in its run (0: none)."""
+
+    position: Position
+    seq: int
+
+
+def last_of_key(conn: Connection, org: str, key: str) -> LastOfKey | None:
+    """The last event that the archive holds of a partition key; None while there is none."""
+    table = event_log.c
+    query = select(table.epoch, table.n, table.seq).where(table.org == org, table.key == key)
+    row = conn.execute(query.order_by(table.epoch.desc(), table.n.desc()).limit(1)).first()
+    return None if row is None else LastOfKey(Position(row.epoch, row.n), row.seq)
+
+
 def last_archived(conn: Connection, partition: int) -> Position | None:
     """The last entry that the archive holds of a partition, whatever epoch is open now; None while there is none."""
     table = event_log.c
@@ -182,6 +197,14 @@ def read_key(
     if upto is not None:
         query = query.where(here <= tuple_(*upto))
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+
+
+def read_key_back(conn: Connection, org: str, key: str, before: Position | None, limit: int) -> list[Archived]:
+    """The events of a partition key that come before ``before`` (None: the last ones), the newest first."""
+    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.key == key)
+    if before is not None:
+        query = query.where(tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
+    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
 
 
 def read_key_type(conn: Connection, org: str, key: str, type: str) -> list[Archived]:

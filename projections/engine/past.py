@@ -8,7 +8,7 @@ the position that a live generation has is the live one, row for row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -21,6 +21,7 @@ from events.archive import queries
 from events.archive.reader import Archived
 from events.database import Database
 from events.database_engines import sqlite
+from events.errors import Transient
 from events.event import START, Position
 from projections.engine import tables
 from projections.engine.cache import RowCache
@@ -51,12 +52,18 @@ class _Discards(NamedTuple):
 
 
 def fold_past(
-    projection: Projection, log: Database, owner: PartitionKey, upto: Position, letters: Iterable[DeadLetter] = ()
+    projection: Projection,
+    log: Database,
+    owner: PartitionKey,
+    upto: Position,
+    letters: Iterable[DeadLetter] = (),
+    *,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> Past:
     """Fold the events of ``owner`` up to a position, in the caller's thread.
 
     ``letters`` are the live generation's dead letters of the key. Memory grows with the rows of the key, time with its
-    events. Raises Transient when the machine fails, or the store.
+    events. Raises Transient when the machine fails, or the store, and when the caller has ``given_up``.
     """
     discards = log.read_now(lambda conn: _discards(conn, projection, owner, upto))
     refused = {one.position: Refusal(one.cause, one.error) for one in letters if one.cause in UNFOLDABLE}
@@ -64,6 +71,8 @@ def fold_past(
     shapes, rows_at_hand = _shapes(projection), RowCache(0, complete=True)
     past, parked = Past(projection), set[PartitionKey]()
     for page in _pages(log, owner, upto):
+        if given_up():
+            raise Transient("whoever asked has given up")
         fold = Fold(projection, shapes, rows_at_hand, rows_at_hand.learn_absent, parked, refused)
         folded = fold.run([archived for archived in page if archived.position not in discards.before])
         rows_at_hand.learn(folded.rows)

@@ -15,6 +15,7 @@ from services.api import (
     events,
     exports,
     health,
+    history,
     log,
     metrics,
     problems,
@@ -59,8 +60,9 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     )  # fmt: skip
     app.state.backend = backend
     app.state.jobs = jobs
+    app.state.folding = history.Folding()
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, exports, runs, settlements, cards, beliefs, threads, tables)
+    reads = (tasks, history, exports, runs, settlements, cards, beliefs, threads, tables)
     for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
         app.include_router(module.router)
     problems.install(app)

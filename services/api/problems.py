@@ -19,6 +19,7 @@ RETRY_AFTER_S = 1
 _MEDIA_TYPE = "application/problem+json"
 _UNREADABLE = {"bad_json", "bad_event", "too_deep"}
 _CONFLICTS = {"in_use", "no_generation", "already_rebuilding", "not_ready", "no_rebuild"}
+_MISSING = {"no_event"}
 _TITLES = {
     400: "Bad request",
     404: "Not found",
@@ -62,6 +63,8 @@ def status_of(code: str) -> int:
     """The HTTP status of a refusal code."""
     if code in _CONFLICTS:
         return 409
+    if code in _MISSING:
+        return 404
     return 413 if code == "too_large" else 400 if code in _UNREADABLE else 422
 
 

@@ -16,6 +16,7 @@ from events.event import Position
 from events.keys import partition_of, session_key, task_key
 from projections.queries import settlements, tasks
 from services.api.deps import After, BackendDep, OrgDep
+from services.api.history import At, FoldingDep, task_at
 from services.api.listings import event_at, system_prompt
 from services.api.paging import PageParam
 from services.api.problems import Problem
@@ -45,11 +46,18 @@ async def list_(
 
 
 @router.get("/v1/tasks/{task:name}")
-async def show(task: str, backend: BackendDep, org: OrgDep, after: After = None) -> dict[str, Any]:
+async def show(
+    task: str, backend: BackendDep, folding: FoldingDep, org: OrgDep, after: After = None, at: At = None
+) -> dict[str, Any]:
     """Everything known of a task: status, plan, steps, calls in flight, runs, decisions, notes, totals.
 
-    Without ``after`` it waits for all that is durable now only where the task would be unknown.
+    With ``at``, as it stood then. Without ``after`` it waits for all that is durable now only where the task would be
+    unknown.
     """
+    if at is not None:
+        if after:
+            raise Problem(422, "bad_parameter", "`at` names a moment that has been, `after` one to wait for: give one")
+        return await task_at(backend, folding, org, task, at)
     work = partial(tasks.task_document, org=org, task=task, now=now(), verify=backend.settings.categories_to_verify)
     key = task_key(task)
     found = await read(backend, STATE, work, org=org, key=key, after=after)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from services.cli import resume_page
+from services.cli import history, resume_page
 from services.cli.client import connected, problem_text, segment
-from services.cli.errors import NO, CliError
-from services.cli.options import AsJson, Data, Url
+from services.cli.errors import NO, USAGE, CliError
+from services.cli.options import AsJson, Data, Limit, Url
 from services.cli.output import hint, print_json, print_table, say
 from services.cli.read import second
 from services.cli.task_file import TaskFile
@@ -44,10 +44,23 @@ def register(app: typer.Typer) -> None:
 
 
 @tasks.command("show")
-def show(task: Task, data: Data = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Show where a task stands: `refold task ID`."""
+def show(
+    task: Task,
+    at: history.At = None,
+    events: history.Events = False,
+    limit: Limit = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a task stands: `refold task ID`. Or where it stood, or how it came there."""
+    if events:
+        if at is not None:
+            raise CliError("give --at or --history", USAGE)
+        history.print_timeline(task, limit, data, url, as_json)
+        return
     with connected(data, url) as client:
-        found = client.get(f"/v1/tasks/{segment(task)}")
+        found = client.get(f"/v1/tasks/{segment(task)}", at=at)
     if as_json:
         print_json(found)
         return
