@@ -1,6 +1,6 @@
 """Lives of agents: each a process of its own, forked from one that has imported everything, so that many are cheap.
 
-``python -m tests.chaos.nursery`` reads orders as JSON lines: ``{"live": agent, ...}`` begins a life and answers with its
+``python -m tests.chaos.nursery`` reads JSON lines as orders: ``{"live": agent, ...}`` begins a life and answers its
 process id; ``{"wait": pid, "stopped": bool}`` answers how it stands: its exit code, negative for a signal, or
 ``stopped``. ``Nursery`` is the other end.
 """
@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,42 +75,42 @@ def pay(order: dict[str, Any]) -> None:
 
 
 class Together(Refold):
-    """A client that waits, once it knows what earlier attempts left, until all others know it, too."""
+    """A client that waits, once it knows what earlier attempts left, until ``all_of_them`` know it, too."""
 
     folder: Path
-    others: int
+    all_of_them: int
 
     def resume(self, task: str, *, after: str = "") -> Resume:
-        found = super().resume(task, after=after)
-        if not after:
-            (self.folder / f"ready-{os.getpid()}").touch()
-            while len(list(self.folder.glob("ready-*"))) < self.others:
-                pass
-        return found
+        """As any client's; the first answer is waited with."""
+        try:
+            return super().resume(task, after=after)
+        finally:
+            if not after:
+                (self.folder / f"ready-{os.getpid()}").touch()
+                while len(list(self.folder.glob("ready-*"))) < self.all_of_them:
+                    time.sleep(0.001)
 
 
 def contend(order: dict[str, Any]) -> None:
-    """Resume a task at the same instant as ``others``, work on it, and write down what came of it.
+    """Resume a task at the same instant as others, ``all_of_them`` together, and write down what came of it.
 
-    ``work`` is how many updates to make; each that is accepted is counted.
+    It makes ``updates``, each of them durable before it is counted as accepted.
     """
     folder = Path(order["folder"])
     report: dict[str, Any] = {"run": "", "winner": "", "accepted": 0}
     together = Together(order["url"], agent="racer", spool=order["spool"])
-    together.folder, together.others = folder, order["others"]
+    together.folder, together.all_of_them = folder, order["all_of_them"]
     with together as client:
         run = client.run(task=order["task"], resume=True)
         report["run"] = run.id
         try:
             with run:
-                for number in range(order["work"]):
+                for number in range(order["updates"]):
                     with run.tool("update", {"n": number}, side_effect=True, key=f"{run.id}/{number}"):
                         report["accepted"] += 1
         except Conflict as conflict:
             report["winner"] = conflict.winner
-        (folder / f"report-{os.getpid()}.json").write_text(json.dumps(report))
-        if report["winner"]:
-            sys.exit(LOST)
+    (folder / f"report-{os.getpid()}.json").write_text(json.dumps(report))
 
 
 AGENTS: dict[str, Callable[[dict[str, Any]], None]] = {"contender": contend}
@@ -119,8 +120,6 @@ def _life(order: dict[str, Any]) -> None:
     agent = order.pop("live")
     try:
         AGENTS.get(agent, pay)(order)
-    except SystemExit as end:
-        os._exit(int(str(end.code)))
     except Conflict:
         os._exit(LOST)
     except RefoldError as error:
