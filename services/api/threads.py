@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from events.archive.queries import last_archived
+from events.archive.queries import last_archived, last_of_key
 from events.archive.store import log_id
-from events.keys import items_task, task_key, thread_task
+from events.keys import items_task, partition_of, task_key, thread_task
 from events.tokens import write_token
 from projections.queries import items, threads
 from projections.queries.threads import Wanted
@@ -35,6 +35,9 @@ async def show(
     org: OrgDep,
     namespace: str = "",
     checkpoint: Annotated[str | None, Query(description="This one, instead of the newest")] = None,
+    known: Annotated[
+        int | None, Query(description="`seq` of what the caller has: if it still holds, only that")
+    ] = None,
     after: After = None,
 ) -> Response:
     """A checkpoint of a thread with its values and pending writes, null where there is none.
@@ -42,8 +45,13 @@ async def show(
     ``seq`` is the number of the thread's last event: the next one bears the number after it. Without ``after`` it waits
     for all that is durable now.
     """
+    key = task_key(thread_task(thread))
+    if after is None:
+        last, after = await backend.db.read(partial(_last, org=org, key=key, partitions=backend.partitions))
+        if last is not None and last == known:
+            return _json({"thread": thread, "seq": last, "unchanged": True})
     work = partial(threads.thread_document, org=org, thread=thread, namespace=namespace, checkpoint=checkpoint)
-    found = await _latest(backend, THREADS, work, org, task_key(thread_task(thread)), after)
+    found = await read(backend, THREADS, work, org=org, key=key, after=after)
     if found.value is None:
         raise missing(found, "no_thread", f"nothing saved for thread {thread!r}")
     return _json({**found.value, "read": found.note})
@@ -131,6 +139,13 @@ async def _latest(
     """A read of what is durable now: of a key, or with an empty one of all there is."""
     after = after or await (newest(backend, org, key) if key else _newest_of_all(backend))
     return await read(backend, projection, work, org=org, key=key, after=after)
+
+
+def _last(conn: Connection, org: str, key: str, partitions: int) -> tuple[int | None, str]:
+    """The number of the last event of a key, None where it has none, and the token to read after it."""
+    last = last_of_key(conn, org, key)
+    places = [] if last is None else [(partition_of(org, key, partitions), last.position)]
+    return None if last is None else last.seq, write_token(places, log_id(conn))
 
 
 async def _newest_of_all(backend: Backend) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies
 
 from refold.address import find, is_inbox
 from refold.errors import NotFound, RefoldError, Unavailable
 from refold.integrations.langgraph.courier import Courier
+from refold.integrations.langgraph.direct import DirectTransport
 from refold.transport import Transport, connect
 
 Raw = dict[str, Any]
@@ -57,7 +59,14 @@ class Backend:
         self._reading.close()
 
     def _connect(self) -> Transport:
+        url = self._settings[0]
+        if url.startswith("http://") and (_is_local(url) or "http" not in getproxies()):
+            return DirectTransport(*self._settings)
         return connect(*self._settings)
+
+
+def _is_local(url: str) -> bool:
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def thread_path(thread: str) -> str:
@@ -67,7 +76,9 @@ def thread_path(thread: str) -> str:
 
 def _whole(document: Raw) -> Raw:
     """What was read, unless something durable may lack in it: who goes on from an older state repeats work."""
-    note = document["read"]
+    note = document.get("read")
+    if note is None:
+        return document
     if not note["reached"]:
         raise Unavailable(f"{note['generation']} has not folded yet what is durable: ask again, or see `refold status`")
     if note["incomplete"]:

@@ -27,6 +27,7 @@ from typing_extensions import Self
 from refold.errors import Conflict, RefoldError
 from refold.integrations.langgraph import pruning, wire
 from refold.integrations.langgraph.backend import Backend, thread_path
+from refold.integrations.langgraph.memo import Memo
 from refold.integrations.langgraph.writer import Writer
 
 MAX_WRITERS = 10_000
@@ -62,6 +63,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         self._backend = Backend(url, org, api_key, timeout_s)
         self._lock = threading.Lock()
         self._writers: OrderedDict[str, Writer] = OrderedDict()
+        self._memo = Memo()
 
     def __enter__(self) -> Self:
         return self
@@ -88,8 +90,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         thread, namespace = _place(config)
         asked = get_checkpoint_id(config)
         document = self._read(thread, namespace, asked)
-        checkpoint = document and document["checkpoint"]
-        return wire.found(self.serde, checkpoint, config if asked else None) if checkpoint else None
+        return wire.found(self.serde, document, config if asked else None) if document else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """As ``get_tuple``."""
@@ -230,11 +231,23 @@ class RefoldSaver(BaseCheckpointSaver[str]):
     # ---- how
 
     def _read(self, thread: str, namespace: str, asked: str | None) -> wire.Raw | None:
-        document = self._backend.document(thread_path(thread), namespace=namespace, checkpoint=asked)
-        seq, head = (document["seq"], document["head"]) if document else (0, "")
+        """The checkpoint's document: the one in memory, where the backend says that the thread is where it was."""
+        place = thread, namespace
+        known = None
         with self._lock:
-            self._writer(thread).learn(seq, namespace, head, asked or "")
-        return document
+            if not asked and self._memo.holds(place):
+                known, document = self._writer(thread).seq, self._memo.get(place)
+        answer = self._backend.document(thread_path(thread), namespace=namespace, checkpoint=asked, known=known)
+        if answer is not None and answer.get("unchanged"):
+            return document
+        seq, head, checkpoint = (answer["seq"], answer["head"], answer["checkpoint"]) if answer else (0, "", None)
+        with self._lock:
+            writer = self._writer(thread)
+            if writer.learn(seq, namespace, head, asked or ""):
+                self._memo.drop_thread(thread)
+            if seq == writer.seq and not asked:
+                self._memo.put(place, checkpoint)
+        return checkpoint
 
     def _documents(
         self, config: RunnableConfig | None, filter: Any, before: RunnableConfig | None, limit: int | None
@@ -269,10 +282,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
     def _prune(self, thread: str, data: wire.Raw) -> None:
         if self._backend.document(thread_path(thread)) is None:
             return
-        future = self._hand(thread, "thread.pruned", data)
-        with self._lock:
-            self._writer(thread).forget()
-        self._wait(thread, future)
+        self._wait(thread, self._hand(thread, "thread.pruned", data))
 
     def _hand(self, thread: str, type: str, data: wire.Raw, *, forks: bool = False) -> Future[None]:
         """Number the events that say this, and hand them in, in one step. Raises Conflict."""
@@ -289,9 +299,19 @@ class RefoldSaver(BaseCheckpointSaver[str]):
             for seq, event in enumerate(events, writer.number(len(events))):
                 event["seq"] = seq
             future = self._backend.courier.hand(events)
-            if type == "thread.advanced":
-                writer.advance(data["namespace"], data["checkpoint"])
+            self._remember(writer, type, data)
         return future
+
+    def _remember(self, writer: Writer, type: str, data: wire.Raw) -> None:
+        """What was handed in; reads use it when the backend has it. Under the lock."""
+        if type == "thread.advanced":
+            writer.advance(data["namespace"], data["checkpoint"])
+            self._memo.advance(writer.thread, data)
+        elif type == "thread.written":
+            self._memo.write(writer.thread, data)
+        else:
+            writer.forget()
+            self._memo.drop_thread(writer.thread)
 
     def _writer(self, thread: str) -> Writer:
         """Under the lock."""
@@ -299,7 +319,8 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         if writer is None:
             writer = self._writers[thread] = Writer(thread)
             if len(self._writers) > MAX_WRITERS:
-                self._writers.popitem(last=False)
+                forgotten, _ = self._writers.popitem(last=False)
+                self._memo.drop_thread(forgotten)
         self._writers.move_to_end(thread)
         return writer
 
@@ -320,6 +341,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         with self._lock:
             writer = self._writer(thread)
             writer.lost = writer.lost or str(error)
+            self._memo.drop_thread(thread)
         return writer.conflict(str(error)) if isinstance(error, Conflict) else error
 
 

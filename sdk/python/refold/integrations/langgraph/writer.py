@@ -27,19 +27,24 @@ class Writer:
     forks: set[tuple[str, str]] = field(default_factory=set)
     lost: str = ""
 
-    def learn(self, seq: int, namespace: str, head: str, asked: str = "") -> None:
-        """What a read told: the thread's number, the newest checkpoint there, and which one was ``asked`` for."""
-        if self.known and namespace and (self.lost or seq > self.seq):
+    def learn(self, seq: int, namespace: str, head: str, asked: str = "") -> bool:
+        """What a read told: the thread's number, the newest checkpoint there, and which one was ``asked`` for.
+
+        True when others wrote meanwhile: what this process remembers of the thread is not the newest.
+        """
+        moved = not self.known or bool(self.lost) or seq > self.seq
+        if moved and self.known and namespace:
             # in the midst of a run: its root has not seen what others wrote
             self.lost = self.lost or "another process wrote on to it"
-            return
-        if not self.known or self.lost or seq > self.seq:
+            return True
+        if moved:
             self.seq, self.known, self.lost = seq, True, ""
             self.heads.clear()
             self.forks.clear()
         self.heads[namespace] = max(head, self.heads.get(namespace, ""))
         if asked and asked != self.heads[namespace]:
             self.forks.add((namespace, asked))
+        return moved
 
     def number(self, events: int) -> int:
         """Take the numbers of the next events; the first of them. Raises Conflict."""
