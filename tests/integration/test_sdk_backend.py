@@ -282,8 +282,8 @@ def _race(instance: Instance, folder: Path, task: str) -> None:
     barrier = threading.Barrier(2)
 
     class Together(Refold):
-        def resume(self, task: str, *, after: str = "") -> Resume:
-            found = super().resume(task, after=after)
+        def resume(self, task: str, *, after: str = "", **more: Any) -> Resume:
+            found = super().resume(task, after=after, **more)
             if not after:
                 barrier.wait(20)
             return found

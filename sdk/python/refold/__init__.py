@@ -8,18 +8,33 @@ from refold.async_client import AsyncRefold, AsyncRun
 from refold.client import Refold, Run
 from refold.delivery import Policy
 from refold.envelope import Wait
-from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable, UncertainEffect
+from refold.errors import (
+    Conflict,
+    NewerCheckpoint,
+    NoCheckpoint,
+    NotFound,
+    RefoldError,
+    Refused,
+    Unavailable,
+    UncertainEffect,
+)
 from refold.ids import idempotency_key, uuid7
 from refold.plain import fit
-from refold.resume import Call, Resume
+from refold.resume import Approval, Call, Change, Child, Note, Resume, Workbench
+from refold.vocabulary import configured
 
 __all__ = [
+    "Approval",
     "AsyncRefold",
     "AsyncRun",
     "Call",
+    "Change",
+    "Child",
     "Conflict",
+    "NewerCheckpoint",
     "NoCheckpoint",
     "NotFound",
+    "Note",
     "Policy",
     "Refold",
     "RefoldError",
@@ -29,6 +44,8 @@ __all__ = [
     "Unavailable",
     "UncertainEffect",
     "Wait",
+    "Workbench",
+    "configured",
     "fit",
     "idempotency_key",
     "uuid7",

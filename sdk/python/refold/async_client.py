@@ -19,7 +19,7 @@ from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
-from refold.resume import Resume, resume_path
+from refold.resume import Resume, resume_params, resume_path
 from refold.transport import AsyncTransport, connect_async
 
 T = TypeVar("T")
@@ -48,13 +48,19 @@ class AsyncRefold(Client["AsyncRun"]):
         draft = Draft(type, plain(data), wait, counted=False)
         await self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
 
-    async def resume(self, task: str, *, after: str = "") -> Resume:
+    async def resume(
+        self, task: str, *, after: str = "", knows: str = "", config: Mapping[str, str | None] | None = None
+    ) -> Resume:
         """What earlier attempts at a task left, at least up to the position token ``after``.
+
+        ``config`` (see ``configured``) is compared with what they were configured with, ``knows`` (the schema version
+        of checkpoints that the caller knows) with that of the last checkpoint: see ``changed`` and
+        ``checkpoint_schema``.
 
         Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
         """
         try:
-            document = await self.get(resume_path(task), **({"after": after} if after else {}))
+            document = await self.get(resume_path(task), **resume_params(after, knows, config))
         except NotFound as error:
             raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
@@ -197,10 +203,12 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
 
     async def __aenter__(self) -> AsyncRun:
         earlier = await self._earlier() if self._resume else None
+        if earlier is not None:
+            self.core.consider(earlier)
         token = await self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
-            self.core.learn(await self._client.resume(self.task, after=token))
+            self.core.learn(await self._client.resume(self.task, after=token), earlier)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -266,7 +274,8 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         if not await self._client.flush():
             raise Unavailable(f"what earlier attempts left unsent is not delivered: {self._client.absence}")
         try:
-            return await self._client.resume(self.task)
+            core = self.core
+            return await self._client.resume(self.task, knows=core.checkpoint_version, config=core.versions)
         except NoCheckpoint:
             return None
 

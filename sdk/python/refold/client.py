@@ -20,7 +20,7 @@ from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
-from refold.resume import Resume, resume_path
+from refold.resume import Resume, resume_params, resume_path
 from refold.transport import Transport, connect
 
 T = TypeVar("T")
@@ -50,13 +50,19 @@ class Refold(Client["Run"]):
         draft = Draft(type, plain(data), wait, counted=False)
         self.send(draft, lambda put: put(envelope(draft, self._options.scope.narrow(**names))))
 
-    def resume(self, task: str, *, after: str = "") -> Resume:
+    def resume(
+        self, task: str, *, after: str = "", knows: str = "", config: Mapping[str, str | None] | None = None
+    ) -> Resume:
         """What earlier attempts at a task left, at least up to the position token ``after``.
+
+        ``config`` (see ``configured``) is compared with what they were configured with, ``knows`` (the schema version
+        of checkpoints that the caller knows) with that of the last checkpoint: see ``changed`` and
+        ``checkpoint_schema``.
 
         Raises NoCheckpoint when there is nothing, Unavailable when the backend does not answer or is not that far.
         """
         try:
-            document = self.get(resume_path(task), **({"after": after} if after else {}))
+            document = self.get(resume_path(task), **resume_params(after, knows, config))
         except NotFound as error:
             raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
@@ -200,10 +206,12 @@ class Run(RunWords[None]):
 
     def __enter__(self) -> Run:
         earlier = self._earlier() if self._resume else None
+        if earlier is not None:
+            self.core.consider(earlier)
         token = self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
-            self.core.learn(self._client.resume(self.task, after=token))
+            self.core.learn(self._client.resume(self.task, after=token), earlier)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -274,7 +282,8 @@ class Run(RunWords[None]):
         if not self._client.flush():
             raise Unavailable(f"what earlier attempts left unsent is not delivered: {self._client.absence}")
         try:
-            return self._client.resume(self.task)
+            core = self.core
+            return self._client.resume(self.task, knows=core.checkpoint_version, config=core.versions)
         except NoCheckpoint:
             return None
 

@@ -6,13 +6,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from refold.envelope import Draft, Scope, Wait, envelope
 from refold.errors import Conflict
 from refold.plain import fit, plain
-from refold.resume import Resume
-from refold.vocabulary import Outcome, R, Reason, Vocabulary, filled
+from refold.resume import Resume, logger
+from refold.vocabulary import Outcome, R, Reason, Vocabulary, filled, plan_digest, plan_steps
 
 ERROR_STREAK = 3
 """So many steps and calls failed in a row before the exception that ended the run: the task fails, not this process."""
@@ -42,11 +43,22 @@ def is_interrupt(error: BaseException) -> bool:
 class RunCore:
     """State of one run. ``publish`` is thread-safe.
 
-    A forked child's events carry no number: it would take the parent's. ``about`` is what ``run.started`` tells.
+    A forked child's events carry no number: it would take the parent's. ``about`` is what ``run.started`` tells,
+    ``versions`` the digests of what the run is configured with; the plan's joins them when there is one.
     """
 
-    def __init__(self, scope: Scope, *, settles: str, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        settles: str,
+        about: Mapping[str, Any],
+        versions: Mapping[str, str] | None = None,
+        checkpoint_version: str = "",
+    ) -> None:
         self.scope = scope
+        self.versions = dict(versions or {})
+        self.checkpoint_version = checkpoint_version
         self.resumed: Resume | None = None
         self.attempt = 1
         self.terminated = False
@@ -56,6 +68,7 @@ class RunCore:
         self._results: dict[str, Any] = {}
         self._settlement: dict[str, Any] | None = None
         self._reason: Reason | None = None
+        self._handed_on: Any = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._seq = 0
@@ -68,10 +81,26 @@ class RunCore:
             data["goal"] = earlier.goal
         return Draft("run.started", data, Wait.HARD if resume else Wait.SOFT, must_pass=True)
 
-    def learn(self, resumed: Resume) -> None:
+    def consider(self, earlier: Resume) -> None:
+        """Look at what earlier attempts left before beginning. Raises NewerCheckpoint; says what has changed."""
+        earlier.check_schema(self.checkpoint_version)
+        for change in earlier.changed:
+            logger.warning(
+                "task %r goes on with another %s than its last attempt had: %s, before %s",
+                self.scope.task, change.what, change.after, change.before,
+            )  # fmt: skip
+
+    def learn(self, resumed: Resume, earlier: Resume) -> None:
         """Take over what earlier attempts left, as it stands now that they can add nothing."""
-        self.resumed = resumed
+        self.resumed = replace(resumed, changed=earlier.changed)
         self._results.update(resumed.results)
+        plan = ((resumed.raw.get("config") or {}).get("digests") or {}).get("plan")
+        if plan:
+            self.versions.setdefault("plan", plan)
+
+    def hand_on(self, result: Any) -> None:
+        """Keep what the run hands on for its end."""
+        self._handed_on = result
 
     def publish(self, draft: Draft, put: Callable[[dict[str, Any]], None]) -> None:
         """Give the draft its envelope and number, and put it in line, in one go."""
@@ -111,6 +140,8 @@ class RunCore:
             return []
         self.terminated, self._reason = True, reason
         data = filled(reason=reason, outcome=outcome, detail=detail[:2000])
+        if self._handed_on is not None:
+            data["result"] = fit(self._handed_on)
         return [*self._settlement_due(), Draft("run.terminated", data, Wait.SOFT)]
 
     def end(self, error: BaseException | None) -> list[Draft]:
@@ -164,6 +195,28 @@ class RunWords(Vocabulary[R]):
     def result(self, step: str) -> Any:
         """What a finished step, of this attempt or an earlier one, gave as its result. Raises KeyError."""
         return self.core.result(step)
+
+    def plan(self, steps: Iterable[str | Mapping[str, Any]], *, reason: str = "") -> R:
+        """Replace the plan. A text is a step's id; a mapping has ``id`` and may have ``title`` and ``status``."""
+        planned = plan_steps(steps)
+        self.core.versions["plan"] = plan_digest(planned)
+        return super().plan(planned, reason=reason)
+
+    def request_approval(
+        self, approval: str, *, action: str = "", arguments: Any = None, versions: Mapping[str, str] | None = None
+    ) -> R:
+        """The task waits for a person's yes to ``action``, asked under this run's model, prompt, tools and plan."""
+        under = {**self.core.versions, **(versions or {})}
+        return super().request_approval(approval, action=action, arguments=arguments, versions=under)
+
+    def checkpoint(self, data: Any, *, data_version: str = "", checkpoint: str = "", milestone: bool = False) -> R:
+        """Opaque state of the agent's own runtime; ``resume`` hands it back as it was. JSON values only."""
+        version = data_version or self.core.checkpoint_version
+        return super().checkpoint(data, data_version=version, checkpoint=checkpoint, milestone=milestone)
+
+    def conclude(self, result: Any) -> None:
+        """What the run hands on with its end: to its parent a distilled result, not its history."""
+        self.core.hand_on(result)
 
     def skip(self, step: str, reason: str = "") -> R:
         """A step will not be done."""

@@ -44,6 +44,14 @@ class NoCheckpoint(NotFound):
     """Nothing is saved for this task."""
 
 
+class NewerCheckpoint(RefoldError):
+    """The checkpoint is of a newer schema than this code knows: nothing was begun. ``version`` is the checkpoint's."""
+
+    def __init__(self, message: str = "", *, version: str = "") -> None:
+        super().__init__(message)
+        self.version = version
+
+
 class UncertainEffect(RefoldError):
     """An earlier attempt may have done this side effect: it is not repeated unless `already_done` can tell.
 

@@ -14,7 +14,7 @@ from refold.delivery import Delivery, Policy
 from refold.envelope import Scope
 from refold.errors import Conflict, RefoldError
 from refold.options import Options, spool_folder
-from refold.vocabulary import addressed, filled
+from refold.vocabulary import addressed, configured, filled
 
 RunT = TypeVar("RunT")
 
@@ -71,12 +71,16 @@ class Client(ABC, Generic[RunT]):
         budget: Mapping[str, Any] | None = None,
         system_prompt: Any = None,
         tools: Any = None,
+        checkpoint_version: str = "",
     ) -> RunT:
         """One attempt at a task, to be used as ``with client.run(...) as run`` (``async with`` in the async client).
 
         With ``resume`` it goes on where the task's last attempt ended (and begins it when there is none). Entering it
         raises Conflict when another worker has the task, Refused when the backend refuses its beginning, and with
-        ``resume`` Unavailable when nobody can tell. Raises RefoldError for ``resume`` through the inbox.
+        ``resume`` Unavailable when nobody can tell, and NewerCheckpoint when the last checkpoint is of a newer schema
+        than ``checkpoint_version``, the one that this code writes and reads. What of model, prompt and tools is not as
+        the last attempt had it is logged, and stands in ``run.resumed.changed``. Raises RefoldError for ``resume``
+        through the inbox.
         """
         if resume:
             self.must_answer("`resume=True` asks what earlier attempts left")
@@ -92,7 +96,9 @@ class Client(ABC, Generic[RunT]):
             system_prompt=addressed(system_prompt),
             tools=addressed(tools),
         )
-        return self._new_run(RunCore(scope, settles=settles, about=about), resume)
+        versions = configured(model=model, system_prompt=system_prompt, tools=tools)
+        core = RunCore(scope, settles=settles, about=about, versions=versions, checkpoint_version=checkpoint_version)
+        return self._new_run(core, resume)
 
     @property
     def dropped(self) -> int:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from refold.errors import Unavailable
+import orjson
+
+from refold.errors import NewerCheckpoint, Unavailable
 
 logger = logging.getLogger("refold")
+
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True)
 class Call:
     """A tool call of an earlier attempt. In flight: it may or may not have taken effect."""
 
-    call_id: str
-    name: str
+    call_id: str = ""
+    name: str = ""
     run: str = ""
     arguments: Any = None
     step: str = ""
@@ -27,11 +31,77 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A note of the task. ``stale``: it has outlived its time; ``verify_again``: look again before relying on it."""
+
+    note: str = ""
+    content: Any = None
+    category: str = ""
+    version: int = 0
+    source: str = ""
+    run: str = ""
+    written_at: str = ""
+    fresh_until: str = ""
+    stale: bool = False
+    verify_again: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something of the configuration (model, system_prompt, tools, plan) that is not what it was, by digest."""
+
+    what: str = ""
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What a person was asked. ``changed``, while it is pending: what it was asked under and holds no more."""
+
+    approval: str = ""
+    action: str = ""
+    arguments: Any = None
+    pending: bool = False
+    approved: bool | None = None
+    by: str = ""
+    detail: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    changed: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True)
+class Child:
+    """The task of a sub-agent: where it stands, and what it handed on."""
+
+    task: str = ""
+    run: str = ""
+    parent_run: str = ""
+    status: str = ""
+    goal: str = ""
+    detail: str = ""
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What the work had at hand when it was cut off."""
+
+    observations: tuple[Any, ...] = ()
+    preconditions: tuple[Any, ...] = ()
+    requirements: tuple[Any, ...] = ()
+    to_retry: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
 class Resume:
     """What earlier attempts at a task left.
 
     ``results`` holds the finished steps, which must not be repeated, in the plan's order, with what each gave;
-    ``cursor`` is the first planned step that is not done; ``checkpoint`` the data of the last ``checkpoint.saved``.
+    ``cursor`` is the first planned step that is not done; ``checkpoint`` the data of the last ``checkpoint.saved``,
+    ``checkpoint_version`` the version of its schema and ``checkpoint_schema`` how that compares with the one the
+    caller said it knows (same, older, newer, other; "" when it said none). ``session_state`` and ``pinned_evidence``
+    are what the session's settlements left; ``changed`` is what of the caller's configuration is not as it was.
     ``raw`` is the whole document as the backend answered it.
     """
 
@@ -44,7 +114,17 @@ class Resume:
     cursor: str = ""
     results: Mapping[str, Any] = field(default_factory=dict)
     in_flight: tuple[Call, ...] = ()
+    notes: tuple[Note, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    children: tuple[Child, ...] = ()
+    workbench: Workbench = Workbench()
     checkpoint: Any = None
+    checkpoint_version: str = ""
+    checkpoint_schema: str = ""
+    session_state: Mapping[str, Any] = field(default_factory=dict)
+    pinned_evidence: tuple[Mapping[str, Any], ...] = ()
+    system_prompt: Any = None
+    changed: tuple[Change, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -55,6 +135,7 @@ class Resume:
             raise Unavailable(f"what is known of task {task!r} is still being read from the log: try again shortly")
         if note.get("incomplete"):
             logger.warning("an event of task %r could not be folded: what is known of it is incomplete", task)
+        saved = document.get("checkpoint") or {}
         return cls(
             task=task,
             status=str(document.get("status") or ""),
@@ -64,8 +145,18 @@ class Resume:
             plan=tuple(document.get("plan") or ()),
             cursor=str(document.get("cursor") or ""),
             results={step["step"]: step.get("result") for step in document.get("finished_steps") or ()},
-            in_flight=tuple(_call(raw) for raw in document.get("in_flight") or ()),
-            checkpoint=(document.get("checkpoint") or {}).get("data"),
+            in_flight=_parts(Call, document.get("in_flight")),
+            notes=_parts(Note, document.get("notes")),
+            approvals=tuple(_approval(raw) for raw in document.get("approvals") or ()),
+            children=_parts(Child, document.get("children")),
+            workbench=_workbench(document.get("workbench") or {}),
+            checkpoint=saved.get("data"),
+            checkpoint_version=str(saved.get("data_version") or ""),
+            checkpoint_schema=str(saved.get("schema") or ""),
+            session_state=(document.get("session_state") or {}).get("state") or {},
+            pinned_evidence=tuple(document.get("pinned_evidence") or ()),
+            system_prompt=(document.get("system_prompt") or {}).get("content"),
+            changed=_parts(Change, (document.get("config") or {}).get("changed_since")),
             raw=document,
         )
 
@@ -74,9 +165,23 @@ class Resume:
         """The steps that are done and must not be repeated."""
         return tuple(self.results)
 
+    @property
+    def pending_approvals(self) -> tuple[Approval, ...]:
+        """What a person was asked and has not answered."""
+        return tuple(approval for approval in self.approvals if approval.pending)
+
     def in_flight_call(self, key: str) -> Call | None:
         """The call with this idempotency key that an earlier attempt began and whose end nobody knows."""
         return next((call for call in self.in_flight if call.idempotency_key == key), None)
+
+    def check_schema(self, knows: str) -> None:
+        """Raise NewerCheckpoint when the checkpoint is of a newer schema than the caller, who named it, knows."""
+        if self.checkpoint_schema == "newer":
+            raise NewerCheckpoint(
+                f"the checkpoint of task {self.task!r} is of version {self.checkpoint_version}, and this code knows "
+                f"{knows}: go on with the code that saved it, or a later one",
+                version=self.checkpoint_version,
+            )
 
 
 def resume_path(task: str) -> str:
@@ -86,13 +191,25 @@ def resume_path(task: str) -> str:
     return f"/v1/tasks/{segment}/resume"
 
 
-def _call(raw: Mapping[str, Any]) -> Call:
-    return Call(
-        call_id=str(raw.get("call_id") or ""),
-        name=str(raw.get("name") or ""),
-        run=str(raw.get("run") or ""),
-        arguments=raw.get("arguments"),
-        step=str(raw.get("step") or ""),
-        idempotency_key=str(raw.get("idempotency_key") or ""),
-        side_effect=bool(raw.get("side_effect")),
-    )
+def resume_params(after: str, knows: str, config: Mapping[str, str | None] | None) -> dict[str, str]:
+    """What is asked with it."""
+    given = {"after": after, "knows": knows, "config": orjson.dumps(dict(config)).decode() if config else ""}
+    return {name: text for name, text in given.items() if text}
+
+
+def _part(kind: type[PartT], raw: Mapping[str, Any]) -> PartT:
+    """One part of a document, by the names it has; those it does not have keep their defaults."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: raw[name] for name in names if raw.get(name) is not None})
+
+
+def _parts(kind: type[PartT], raws: Iterable[Mapping[str, Any]] | None) -> tuple[PartT, ...]:
+    return tuple(_part(kind, raw) for raw in raws or ())
+
+
+def _approval(raw: Mapping[str, Any]) -> Approval:
+    return _part(Approval, {**raw, "changed": _parts(Change, raw.get("changed"))})
+
+
+def _workbench(raw: Mapping[str, Any]) -> Workbench:
+    return Workbench(**{one.name: tuple(raw.get(one.name) or ()) for one in fields(Workbench)})

@@ -32,6 +32,19 @@ def addressed(content: Any) -> dict[str, Any] | None:
     return None if content is None else {"digest": digest(plain(content)), "content": plain(content)}
 
 
+def plan_digest(steps: Iterable[Mapping[str, Any]]) -> str:
+    """What tells one plan from another: its steps' ids and titles in their order, not how far they are."""
+    return digest([[step["id"], step.get("title", "")] for step in steps])
+
+
+def configured(*, model: str = "", system_prompt: Any = None, tools: Any = None) -> dict[str, str]:
+    """What a run is configured with, by digest (the model by name), as the backend compares it; what is not given is
+    left out."""
+    parts = {"system_prompt": addressed(system_prompt), "tools": addressed(tools)}
+    digests = {name: str(part["digest"]) for name, part in parts.items() if part}
+    return {"model": model, **digests} if model else digests
+
+
 def plan_steps(steps: Iterable[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Steps as the plan's payload: a text is a step's id; a mapping has ``id``, perhaps ``title`` and ``status``."""
     return [{"id": step} if isinstance(step, str) else dict(plain(step)) for step in steps]
@@ -125,15 +138,41 @@ class Vocabulary(ABC, Generic[R]):
         """A blocker is gone."""
         return self.record(Draft("blocker.cleared", filled(blocker=blocker, detail=detail)))
 
-    def request_approval(self, approval: str, *, action: str = "", arguments: Any = None) -> R:
-        """The task waits for a person's yes to ``action``."""
-        data = filled(approval=approval, action=action, arguments=arguments)
+    def request_approval(
+        self, approval: str, *, action: str = "", arguments: Any = None, versions: Mapping[str, str] | None = None
+    ) -> R:
+        """The task waits for a person's yes to ``action``; ``versions`` names what it is asked under, by digest."""
+        data = filled(approval=approval, action=action, arguments=arguments, versions=dict(versions or {}))
         return self.record(Draft("approval.requested", data, Wait.SOFT))
 
     def resolve_approval(self, approval: str, *, approved: bool, by: str = "", detail: str = "") -> R:
         """A person answered."""
         data = {"approval": approval, "approved": approved, **filled(by=by, detail=detail)}
         return self.record(Draft("approval.resolved", data, Wait.SOFT))
+
+    def workbench(
+        self,
+        *,
+        observations: Iterable[Any] | None = None,
+        preconditions: Iterable[Any] | None = None,
+        requirements: Iterable[Any] | None = None,
+        to_retry: Iterable[Any] | None = None,
+        add: bool = False,
+    ) -> R:
+        """What the work has at hand: a section that is given takes the former one's place, or goes behind it (``add``).
+
+        Short-lived and bounded (the latest 20 of each): gone when the task's work ends. What must outlast it is a note.
+        """
+        given = {
+            "observations": observations, "preconditions": preconditions, "requirements": requirements,
+            "to_retry": to_retry,
+        }  # fmt: skip
+        sections = {name: [fit(item) for item in items] for name, items in given.items() if items is not None}
+        return self.record(Draft("workbench.updated", {**sections, "add": add}))
+
+    def observe(self, *observations: Any) -> R:
+        """What the work has just seen, on the workbench."""
+        return self.workbench(observations=observations, add=True)
 
     def checkpoint(self, data: Any, *, data_version: str = "", checkpoint: str = "", milestone: bool = False) -> R:
         """Opaque state of the agent's own runtime; ``resume`` hands it back as it was. JSON values only."""
