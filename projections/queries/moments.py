@@ -48,6 +48,8 @@ def _of_event(conn: Connection, org: str, key: str, event_id: str) -> Position:
 
 
 def _check_there(conn: Connection, partition: int, position: Position) -> None:
+    if position.epoch < 1:
+        raise _bad(f"position {position} is before the first one, which is 1-0")
     last = queries.read_watermarks(conn)[partition]
     epochs = queries.read_epochs(conn).get(partition, {})
     end = epochs.get(position.epoch)
@@ -58,8 +60,6 @@ def _check_there(conn: Connection, partition: int, position: Position) -> None:
         )
     if position > last:
         raise _bad(f"position {position} is past the end: the last of this task's partition is {last}")
-    if position.epoch < 1:
-        raise _bad(f"position {position} is before the first one, which is 1-0")
 
 
 def _bad(text: str) -> Refused:
