@@ -208,7 +208,8 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         token = await self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
-            self.core.learn(await self._client.resume(self.task, after=token), earlier)
+            left = await self._client.resume(self.task, after=token, knows=self.core.checkpoint_version)
+            self.core.learn(left, earlier)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -211,7 +211,8 @@ class Run(RunWords[None]):
         token = self._send(self.core.start(earlier, resume=self._resume))
         if earlier is not None:
             # now that older attempts can add nothing, what they left is final
-            self.core.learn(self._client.resume(self.task, after=token), earlier)
+            left = self._client.resume(self.task, after=token, knows=self.core.checkpoint_version)
+            self.core.learn(left, earlier)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,0 +1,95 @@
+"""The workbench of a task: overwritten as the work goes, bounded, cleared when it ends, the same in any order."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from projections.task.workbench import ITEMS
+from projections.task_state import TASK_STATE
+from tests.unit.fold_runner import event, fold
+
+
+def bench(*events: tuple[str, dict[str, Any]], run: str = "r1") -> dict[str, Any] | None:
+    raws = [event(kind, n, task="t1", **({"run": run} | data)) for n, (kind, data) in enumerate(events)]
+    rows = fold(TASK_STATE, raws).table("workbench")
+    return rows[0] if rows else None
+
+
+def has(**sections: Any) -> tuple[str, dict[str, Any]]:
+    return "workbench.updated", sections
+
+
+Said = tuple[str, dict[str, Any]]
+
+CALL: Said = ("tool.called", {"call_id": "c1", "name": "ring", "arguments": {"who": "bank"}, "step": "s"})
+FAILED: Said = ("tool.failed", {"call_id": "c1", "error": "engaged"})
+AGAIN: Said = ("tool.called", {"call_id": "c2", "name": "ring", "arguments": {"who": "bank"}, "step": "s"})
+
+
+def test_a_section_that_is_given_takes_the_place_of_the_former_one_or_goes_behind_it() -> None:
+    row = bench(
+        has(observations=["a"], preconditions=["p"]),
+        has(observations=["b"]),
+        has(observations=["c", "b"], requirements=["r"], add=True),
+        has(preconditions=[]),
+    )
+    assert row is not None
+    assert (row["observations"], row["preconditions"], row["requirements"]) == (["c", "b"], None, ["r"])
+
+
+def test_it_is_bounded_in_items_and_in_their_size() -> None:
+    row = bench(*(has(observations=[n], add=True) for n in range(ITEMS + 5)), has(to_retry=["x" * 9_000]))
+    assert row is not None
+    assert row["observations"] == list(range(5, ITEMS + 5))
+    assert (row["to_retry"][0]["clipped"], len(row["to_retry"][0]["head"])) == (True, 1_000)
+
+
+def test_a_failed_call_is_to_be_tried_again_until_the_same_call_comes_through() -> None:
+    row = bench(CALL, FAILED, AGAIN, ("tool.failed", {"call_id": "c2", "error": "engaged"}))
+    assert row is not None
+    (item,) = row["to_retry"]
+    assert (item["name"], item["arguments"], item["failures"], item["call_id"]) == ("ring", {"who": "bank"}, 2, "c2")
+    other = ("tool.called", {"call_id": "c3", "name": "ring", "arguments": {"who": "shop"}})
+    row = bench(CALL, FAILED, other, ("tool.returned", {"call_id": "c3"}))
+    assert row is not None and len(row["to_retry"]) == 1, "another call"
+    row = bench(CALL, FAILED, AGAIN, ("tool.returned", {"call_id": "c2"}))
+    assert row is not None and row["to_retry"] is None
+
+
+def test_the_ends_of_a_failed_call_merge_in_either_order() -> None:
+    """C14."""
+    found = []
+    for order in permutations([CALL, FAILED]):
+        row = bench(*order)
+        assert row is not None
+        found.append(row["to_retry"])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "error_streak"])
+def test_it_is_cleared_when_the_work_ends(reason: str) -> None:
+    assert bench(has(observations=["a"]), ("run.terminated", {"reason": reason})) is None
+
+
+@pytest.mark.parametrize("reason", ["interrupt", "lost", "timeout"])
+def test_whoever_resumes_goes_on_at_the_same_workbench(reason: str) -> None:
+    """C20."""
+    started = ("run.started", {"run": "r2", "attempt": 2})
+    row = bench(
+        ("run.started", {}), has(observations=["a"]), ("run.terminated", {"reason": reason}), started,
+        has(observations=["b"], add=True, run="r2"),
+    )  # fmt: skip
+    assert row is not None
+    assert (row["observations"], row["run"]) == (["a", "b"], "r2")
+
+
+def test_what_comes_late_changes_nothing() -> None:
+    """C15."""
+    late: list[Said] = [has(observations=["late"]), CALL, FAILED]
+    assert bench(("run.terminated", {"reason": "end_turn"}), *late) is None
+    row = bench(("run.started", {}), has(observations=["a"]), ("run.started", {"run": "r2", "attempt": 2}), *late)
+    assert row is not None
+    assert (row["observations"], row["to_retry"]) == (["a"], None)
