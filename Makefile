@@ -5,6 +5,8 @@ PYTHON ?= python3
 # extras of pyproject.toml to install besides, `make setup EXTRAS=[embeddings]` say (brings torch)
 EXTRAS ?=
 BIN := .venv/bin
+# two a core, since tests wait for other processes most of the time; the folders that take longest come first
+TEST_PROCESSES ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) )))
 ROUNDS ?= 10
 # named after the extras (`.installed-embeddings`), so that another choice of them is installed too
 comma := ,
@@ -31,7 +33,7 @@ demo: setup  ## a small agent runs, is killed, resumes; its state is refolded an
 	$(BIN)/refold demo
 
 test: setup  ## every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff, mypy --strict, the import rules
 	$(BIN)/ruff check .
