@@ -19,7 +19,7 @@ from projections.projection import Projection
 
 
 class Generation(NamedTuple):
-    """One generation of a read model. ``state``: building, active, retired, failed, dropped."""
+    """One generation of a read model. ``state``: building, active, retired, failed, cancelled, dropped."""
 
     projection: str
     number: int
@@ -144,7 +144,7 @@ def retire_for_good(conn: Connection, generation: Generation) -> None:
 
 
 def set_state(conn: Connection, generation: Generation, state: str) -> None:
-    """Record that it failed, or was dropped."""
+    """Record that it failed, was cancelled, or was dropped."""
     _update(conn, generation, state=state)
 
 

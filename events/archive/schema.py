@@ -134,7 +134,10 @@ generations = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("activated_ms", BigInteger),
 )
-"""Generations of each read model. ``state``: building, active, retired, failed. ``progress`` is a JSON object."""
+"""Generations of each read model.
+
+``state``: building, active, retired, failed, cancelled, dropped. ``progress`` is a JSON object.
+"""
 
 _IS_ACTIVE = text("state = 'active'")
 Index(

@@ -133,7 +133,7 @@ class Build:
     ) -> Build:
         """Begin the next generation, or continue the one of the same code whose builder died."""
         unseal_abandoned(projection.name, stores, log)
-        generation = _next(projection, stores, log)
+        generation = _next(projection, stores, log, held)
         store = create_store(projection, stores, log, generation.name)
         return cls(store, generation, stores, log, held, progress, cancel)
 
@@ -215,12 +215,15 @@ class Build:
             self.report("done", force=True)
         return generation
 
-    def give_up(self) -> None:
-        """Fail for good: nobody folds it on, and ``close`` drops it; unless another builder goes on with it by now."""
+    def give_up(self, state: str) -> None:
+        """End for good as ``failed`` or ``cancelled``: nobody folds it on, and ``close`` drops it.
+
+        Unless another builder goes on with it by now.
+        """
 
         def work(conn: Connection) -> None:
             self.held.confirm(conn)
-            generations.set_state(conn, self.generation, "failed")
+            generations.set_state(conn, self.generation, state)
 
         with suppress(Fenced):
             self._log.write_now(work)
@@ -269,13 +272,14 @@ class Build:
             )
 
 
-def _next(projection: Projection, stores: Stores, log: Database) -> Generation:
+def _next(projection: Projection, stores: Stores, log: Database, held: Lease) -> Generation:
     """The generation to build: the one whose builder died, if this code began it, or a new one."""
     begun = log.read_now(lambda conn: generations.building(conn, projection.name))
     if begun is not None and begun.matches(projection):
         return begun
 
     def create(conn: Connection) -> Generation:
+        held.confirm(conn)  # first: who takes the lease over meanwhile waits, and finds this generation
         if begun is not None:
             generations.set_state(conn, begun, "failed")
         return generations.create(conn, projection)

@@ -45,7 +45,7 @@ def abandon(projection: str, stores: Stores, log: Database) -> Generation:
         building = log.read_now(partial(generations.building, projection=projection))
         if building is None:
             raise Refused(f"no rebuild of {projection} runs: there is nothing to cancel", code="no_rebuild")
-        log.write_now(lambda conn: generations.set_state(conn, building, "failed"))
+        log.write_now(lambda conn: generations.set_state(conn, building, "cancelled"))
         stores.drop_generation(building.name)
         return building
     finally:

@@ -113,7 +113,7 @@ class _Pass:
                     self.failures[name] = error
                 build = self.builds.pop(name, None)
                 if build is not None and isinstance(error, Cancelled | CheckFailed):
-                    build.give_up()
+                    build.give_up("cancelled" if isinstance(error, Cancelled) else "failed")
 
     def watch(self) -> bool:
         """Let each tell how far it is, or end; whether any is left."""

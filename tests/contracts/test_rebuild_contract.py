@@ -207,7 +207,7 @@ def test_a_cancelled_rebuild_leaves_everything_as_it_was(lab: Lab) -> None:
     with pytest.raises(Cancelled):
         rebuild(TOY, lab.stores, lab.log, cancel=lambda: True)
     states = {g.number: g.state for g in lab.log.read_now(generations.list_all)}
-    assert states == {1: "active", 2: "failed"}
+    assert states == {1: "active", 2: "cancelled"}
     lab.archive(note("f1", "t1", "b", 1))
     fold_active(lab)
     assert rebuild(TOY, lab.stores, lab.log).number == 3

@@ -105,7 +105,7 @@ def test_one_that_fails_does_not_take_the_others_down(lab: Lab) -> None:
         "taken": Refused, "checked": CheckFailed, "cancelled": Cancelled,
     }  # fmt: skip
     assert states(lab) == {
-        "cancelled__g1": "failed", "checked__g1": "active", "checked__g2": "failed", "toy__g1": "retired",
+        "cancelled__g1": "cancelled", "checked__g1": "active", "checked__g2": "failed", "toy__g1": "retired",
         "toy__g2": "active",
     }  # fmt: skip
     assert lab.rows("toy__g2") == lab.rows("toy__g1")
@@ -120,7 +120,7 @@ def test_one_that_is_cancelled_leaves_the_processes_to_the_others(lab: Lab, monk
         rebuild_together([TOY, OTHER], lab.stores, lab.log, cancel=lambda name: name == "other", processes=2, batch=5)
     assert list(raised.value.built) == ["toy"]
     assert isinstance(raised.value.failures["other"], Cancelled)
-    assert states(lab) == {"toy__g1": "active", "other__g1": "failed"}
+    assert states(lab) == {"toy__g1": "active", "other__g1": "cancelled"}
     assert lab.rows("toy__g1") == lab.rows(rebuild(TOY, lab.stores, lab.log, processes=1).name)
 
 
