@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, select
 
-from events.event import Position
 from events.keys import task_key
+from projections.queries.moments import as_position
 from projections.queries.rows import Document, many, one, pick, position
 from projections.task.tables import SNAPSHOTS, TASKS
 
@@ -30,11 +30,8 @@ def find_checkpoint(conn: Connection, org: str, task: str, name: str) -> Documen
     """A checkpoint with its data: the latest that the agent gave this name, else the one at this log position."""
     key = task_key(task)
     named = many(conn, SNAPSHOTS, org, key, SNAPSHOTS.c.checkpoint == name, order=_NEWEST_FIRST, limit=1)
-    if not named:
-        try:
-            here = Position.parse(name)
-        except ValueError:
-            return None
+    here = as_position(name)
+    if not named and here is not None:
         named = many(conn, SNAPSHOTS, org, key, SNAPSHOTS.c.epoch == here.epoch, SNAPSHOTS.c.n == here.n)
     return _whole(named[0]) if named else None
 

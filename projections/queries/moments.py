@@ -15,6 +15,11 @@ _POSITION = re.compile(r"\d{1,15}-\d{1,18}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]*~?\d{1,5}\.\d{1,15}-\d{1,18}(_\d{1,5}\.\d{1,15}-\d{1,18})*", re.ASCII)
 
 
+def as_position(text: str) -> Position | None:
+    """The log position that a text is, such as ``1-42``; None for any other text, and for what no store could hold."""
+    return Position.parse(text) if _POSITION.fullmatch(text) else None
+
+
 def find_moment(conn: Connection, org: str, key: str, partition: int, at: str, log_id: str) -> Position:
     """The log position that ``at`` names in the partition of a key.
 
@@ -22,14 +27,13 @@ def find_moment(conn: Connection, org: str, key: str, partition: int, at: str, l
     ``bad_position`` for another partition's token, a position before the first, past the end, or past the end of its
     epoch (such a one is void); ``no_event`` for an id that no event of the key has.
     """
-    if _POSITION.fullmatch(at):
-        position = Position.parse(at)
-    elif _TOKEN.fullmatch(at):
+    position = as_position(at)
+    if position is None and _TOKEN.fullmatch(at):
         named = read_token(at, log_id)
         if partition not in named:
             raise _bad(f"the token {at!r} is of another partition than this task's, which is {partition}")
         position = named[partition]
-    else:
+    if position is None:
         return _of_event(conn, org, key, at)
     _check_there(conn, partition, position)
     return position

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from events.event import Position
 from events.keys import partition_of, session_key, task_key
 from projections.queries import settlements, tasks
+from projections.queries.moments import as_position
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.history import At, FoldingDep, task_at
 from services.api.listings import event_at, system_prompt
@@ -104,10 +104,9 @@ async def resume(
 async def original(task: str, position: str, backend: BackendDep, org: OrgDep) -> dict[str, Any]:
     """The event at a position that a task's document names: the whole of what is only summarised there."""
     key = task_key(task)
-    try:
-        here = Position.parse(position)
-    except ValueError:
-        raise Problem(422, "bad_parameter", f"{position[:40]!r} is no position: write one like 1-42") from None
+    here = as_position(position)
+    if here is None:
+        raise Problem(422, "bad_parameter", f"{position[:40]!r} is no position: write one like 1-42")
     partition = partition_of(org, key, backend.partitions)
     event = await backend.db.read(lambda conn: event_at(conn, org, partition, here))
     if event is None or event.get("task") != task:
