@@ -86,7 +86,7 @@ def rollback(projection_name: str, stores: Stores, log: Database, projection: Pr
 
 
 def drop_old(projection_name: str, stores: Stores, log: Database, *, keep: int = 1) -> list[Generation]:
-    """Drop what failed or was cancelled, and retired generations but the ``keep`` last ones; those that were dropped."""
+    """Drop what failed or was cancelled, and what retired but the ``keep`` last ones; those that were dropped."""
     everything = log.read_now(lambda conn: generations.list_all(conn, projection_name))
     retired = sorted((g for g in everything if g.state == "retired"), key=lambda g: -(g.activated_ms or 0))
     dropped = retired[keep:] + [g for g in everything if g.state in ("failed", "cancelled")]
