@@ -19,6 +19,7 @@ from events.clock import now_ms
 from events.database import Database, Stores
 from events.errors import SetupError, Transient, Unreachable
 from events.log.client import AnyRedis, connect
+from events.log.home import refuse_second
 from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
@@ -79,6 +80,7 @@ class Backend:
                 raise Unreachable(f"{what}; correct that, or set REFOLD_DATABASE_URL to another store") from error
             with suppress(Transient):  # not now: whoever reads or writes the log asks again
                 await claim(redis, await db.read(store.log_id))
+                await refuse_second(redis, db)
             meters = Meters()
             publisher = MeteredPublisher(
                 redis, db, partitions, meters=meters,

@@ -25,6 +25,7 @@ from events.event import Position
 from events.log import tail
 from events.log.arrivals import Arrivals
 from events.log.client import AnyRedis, ask, by_node
+from events.log.home import SAID_EVERY_S, places_of, say
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
 from events.log.recovery import open_partitions
 from events.log.trim import trim
@@ -66,6 +67,7 @@ class Archiver:
         self._trimmed_at = 0.0
         self._told_at = -_TELL_EVERY_S
         self._open_at, self._pause_s = 0.0, _FIRST_PAUSE_S
+        self._said_at = -SAID_EVERY_S
         self._received_ms = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -87,6 +89,7 @@ class Archiver:
                 if not self._marks or (closed and time.monotonic() >= self._open_at):
                     await self._open()
                 await self._step()
+                await self._say_where()
                 if len(self._marks) == len(self._partitions):
                     self._pause_s = _FIRST_PAUSE_S
             except Transient as error:
@@ -135,6 +138,13 @@ class Archiver:
             await self._archive(batches)
         if not batches or time.monotonic() - self._trimmed_at > _TRIM_EVERY_S:
             await self._trim()
+
+    async def _say_where(self) -> None:
+        """Tell those who are led to another Redis that the log lives at this one."""
+        if time.monotonic() - self._said_at >= SAID_EVERY_S:
+            places = await places_of(self._redis)
+            await self._db.write(lambda conn: say(conn, places))
+            self._said_at = time.monotonic()
 
     async def _waiting(self) -> list[int]:
         """The partitions whose log goes on; after a wait without an answer some, so that each is checked."""

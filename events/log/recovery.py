@@ -18,6 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
+from sqlalchemy import Connection
 
 from events.archive import store
 from events.archive.queries import read_epochs
@@ -28,6 +29,7 @@ from events.database import Database
 from events.errors import Fenced, Transient
 from events.event import START, Position
 from events.log.client import AnyRedis, reconnect
+from events.log.home import move_in, places_of
 from events.log.identity import claim, other_log
 from events.log.layout import keys_of
 from events.log.scripts import Script
@@ -55,7 +57,7 @@ async def open_partition(redis: AnyRedis, db: Database, partition: int) -> Posit
 
     Does nothing to a sound partition, so any process may call it at any time; of several at once one does the work.
     Raises SetupError when this Redis holds the log of another store, Fenced when others keep at it, Transient when a
-    store cannot be reached.
+    store cannot be reached, and when this Redis is empty while the log is alive at another one (``home``).
     """
     return (await open_partitions(redis, db, [partition]))[partition]
 
@@ -173,10 +175,13 @@ async def _reopen(
 ) -> Opened:
     keys = keys_of(partition)
     epoch = max(expected.epoch, health.epoch) + 1
-    ended_ms = now_ms()
-    watermark = await db.write(
-        lambda conn: store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=ended_ms)
-    )
+    ended_ms, places = now_ms(), await places_of(redis)
+
+    def work(conn: Connection) -> Position:
+        move_in(conn, places, empty=not health.log_id)
+        return store.end_epoch(conn, partition, expected, epoch, reason=health.why, now_ms=ended_ms)
+
+    watermark = await db.write(work)
     closed, archived = await _CLOSE.run(redis, keys[:4], epoch)
     epochs = (await db.read(read_epochs))[partition]
     ends = {ended: n for ended, n in epochs.items() if n is not None}
