@@ -38,6 +38,10 @@ _ANSWERED = Query(
     t.CALLS, _CALLS.status.in_(("returned", "failed")),
     order=(_CALLS.result_epoch.desc(), _CALLS.result_n.desc()), limit=MAX_HISTORY,
 )  # fmt: skip
+_EFFECTS = Query(
+    t.CALLS, _CALLS.status == "returned", _CALLS.side_effect.is_(True), _CALLS.idempotency_key != "",
+    _CALLS.step.in_(bindparam("steps", expanding=True)), order=(_CALLS.result_epoch, _CALLS.result_n),
+)  # fmt: skip
 _ANSWERS_ELSEWHERE = Query(
     t.CALLS,
     _CALLS.status == "returned",
@@ -85,10 +89,11 @@ def resume_document(
     """What a new process needs to go on with a task; None when nothing is known of it.
 
     Finished steps are never to be repeated; calls without a recorded outcome are to be checked first, by idempotency
-    key. ``config`` are the caller's digests: what differs from those that hold is reported, for the names it gives;
-    ``knows`` is the schema version of checkpoints that the caller understands. Asked twice, the answer is the same
-    until something happens to the task, or a note in it outlives its time. The session's state and evidence come from
-    the settlements and are not part of this document.
+    key; ``effects_done`` are the side effects within steps that are not finished, so that who repeats the step does not
+    repeat them. ``config`` are the caller's digests: what differs from those that hold is reported, for the names it
+    gives; ``knows`` is the schema version of checkpoints that the caller understands. Asked twice, the answer is the
+    same until something happens to the task, or a note in it outlives its time. The session's state and evidence come
+    from the settlements and are not part of this document.
     """
     parts = Parts(conn, org, task_key(task))
     head = parts.head
@@ -105,7 +110,7 @@ def resume_document(
         "cursor": cursor_of(steps),
         "finished_steps": [step for step in steps if step["status"] in DONE],
         "in_flight": [call_of(call, CHECK_FIRST) for call in _unanswered(parts, conn, org, head)],
-        "results": _results(conn, org, parts.key) if head["calls"] != head["calls_in_flight"] else [],
+        **_answered(conn, org, parts.key, steps if head["calls"] != head["calls_in_flight"] else None),
         "children": parts.children(runs),
         "workbench": parts.workbench(),
         **world,
@@ -169,12 +174,21 @@ def _unanswered(parts: Parts, conn: Connection, org: str, head: Document) -> lis
     ]
 
 
-def _results(conn: Connection, org: str, key: str) -> list[Document]:
-    """The latest results, oldest first, with the way back to the original event."""
-    rows = _ANSWERED.all(conn, org, key)
-    return [
-        call_of(row, row["status"]) | {"position": f"{row['result_epoch']}-{row['result_n']}"} for row in rows[::-1]
-    ]
+def _answered(conn: Connection, org: str, key: str, steps: list[Document] | None) -> Document:
+    """The latest results, and all effects done in steps that are not finished; oldest first, with the way back to the
+    original event. ``steps`` is None when no call has a result.
+    """
+    if steps is None:
+        return {"results": [], "effects_done": []}
+    unfinished = ["", *(step["step"] for step in steps if step["status"] not in DONE)]
+    rows = {
+        "results": _ANSWERED.all(conn, org, key)[::-1],
+        "effects_done": _EFFECTS.all(conn, org, key, steps=unfinished),
+    }
+    return {
+        name: [call_of(row, row["status"]) | {"position": f"{row['result_epoch']}-{row['result_n']}"} for row in found]
+        for name, found in rows.items()
+    }
 
 
 def _checkpoint(conn: Connection, org: str, key: str, knows: str | None) -> Document | None:

@@ -24,7 +24,7 @@ from typing import Any
 from refold import Conflict, Refold, RefoldError, Resume
 
 from tests.chaos.faults import Child, fork
-from tests.chaos.paying_agent import Job, fragile, work, work_async
+from tests.chaos.paying_agent import Job, fragile, work, work_async, work_without_asking
 from tests.instance import ROOT, environment
 
 LOST, FAILED = 3, 4
@@ -68,8 +68,12 @@ def pay(order: dict[str, Any]) -> None:
     """The life of a paying agent; ``count`` is a file that is told how many lines it went through."""
     count = order.pop("count", "")
     job = Job(**order)
-    agent: Callable[[], Any] = (lambda: asyncio.run(work_async(job))) if job.agent == "async" else (lambda: work(job))
-    passed = fragile(job, agent)
+    works: dict[str, Callable[[], Any]] = {
+        "sync": lambda: work(job),
+        "async": lambda: asyncio.run(work_async(job)),
+        "without asking": lambda: work_without_asking(job),
+    }
+    passed = fragile(job, works[job.agent])
     if count:
         Path(count).write_text(str(passed))
 
@@ -80,10 +84,10 @@ class Together(Refold):
     folder: Path
     all_of_them: int
 
-    def resume(self, task: str, *, after: str = "") -> Resume:
+    def resume(self, task: str, *, after: str = "", **how: Any) -> Resume:
         """As any client's; the first answer is waited with."""
         try:
-            return super().resume(task, after=after)
+            return super().resume(task, after=after, **how)
         finally:
             if not after:
                 (self.folder / f"ready-{os.getpid()}").touch()

@@ -139,6 +139,21 @@ async def work_async(job: Job) -> None:
                                 call.result = printer.print(call.key, "once")
 
 
+def work_without_asking(job: Job) -> None:
+    """An agent whose printer cannot be asked: what may have been printed is not printed again."""
+    printer = Printer(Path(job.tray))
+    backend = Refold(job.url, agent="payer", spool=job.spool, policy=QUICK, timeout_s=TIMEOUT_S)
+    with backend as client:  # noqa: SIM117 - each of them a line to die at
+        with client.run("print", task=job.task, resume=True) as run:
+            with run.step("print"):
+                for copy in ("first", "second"):
+                    with run.tool("print", {"copy": copy}, side_effect=True) as call:
+                        if not call.done:
+                            call.result = printer.print(call.key, copy)
+                    run.note(copy, call.result)
+                run.heartbeat()
+
+
 def fragile(job: Job, agent: Callable[[], Any]) -> int:
     """Run an agent, which gets its signal at one of its lines; how many lines it went through."""
     line = threading.Lock()

@@ -19,7 +19,7 @@ import pytest
 from refold import Refold
 
 from tests.chaos.bank import BankServer
-from tests.chaos.nursery import LOST, Nursery
+from tests.chaos.nursery import FAILED, LOST, Nursery
 from tests.chaos.paying_agent import QUICK, chosen, pages
 from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance
@@ -141,3 +141,22 @@ def test_frozen_between_any_two_lines_while_another_process_finishes_the_task(
             known = {event["id"] for event in before}
             added = [event for event in world.events(task) if event["id"] not in known and event["source"] == SDK]
             assert all(event["type"] in RESULTS and event["data"]["late"] for event in added), f"frozen at line {at}"
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_what_cannot_be_asked_for_is_done_at_most_once(world: World) -> None:
+    """Where the log tells how a call ended, it is not repeated; where nobody can tell, the agent is told that."""
+    agent = "without asking"
+    ends = []
+    for at in chosen(world.lines(agent), 1 if ALL else 4):
+        task = world.instance.name(f"unasked-{at}")
+        assert world.life(task, agent, at=at) == -signal.SIGKILL
+        ends.append(world.life(task, agent))
+        keys = [page["key"] for page in pages(world.folder / f"{task}.tray")]
+        assert len(keys) == len(set(keys)), f"killed at line {at}: {keys}"
+        calls = [e["data"] for e in world.events(task) if e["type"] in ("tool.called", "tool.returned")]
+        in_doubt = world.instance.http.get(f"/v1/tasks/{task}/resume").json()["in_flight"]
+        assert (ends[-1], len(in_doubt)) in ((0, 0), (FAILED, 1)), calls
+        assert ends[-1] == FAILED or len(keys) == 2
+    assert {0, FAILED} == set(ends), "both happen"

@@ -54,7 +54,7 @@ class StepCore:
 class CallCore:
     """A tool call. ``key`` names its effect in every attempt; ``done`` says that an earlier attempt already did it.
 
-    Set ``result`` before its block ends; when ``done``, it is what ``already_done`` found.
+    Set ``result`` before its block ends; when ``done``, it is what ``already_done`` found, or what the log tells.
     """
 
     def __init__(
@@ -71,9 +71,13 @@ class CallCore:
         self.result: Any = None
         self._run = run
         self._earlier = run.resumed.in_flight_call(self.key) if run.resumed else None
+        self._recorded = run.resumed.effect_done(self.key) if run.resumed and side_effect else None
 
     def must_ask(self, has_check: bool) -> bool:
-        """Whether to ask if the effect was already done. Raises UncertainEffect when it may be, and nobody can tell."""
+        """Whether to ask if the effect was already done. Raises UncertainEffect when it may be, and nobody can tell.
+
+        Without a check the log's word counts: what returned in an earlier attempt, and is not under way again, is done.
+        """
         if not self.side_effect or self._run.resumed is None:
             return False
         if self._earlier is not None and not has_check:
@@ -82,12 +86,15 @@ class CallCore:
                 "pass already_done=, which is given the call's key and returns what the effect gave, or None",
                 key=self.key,
             )
+        if self._recorded is not None and not has_check:
+            self.done, self.result = True, self._recorded.result
         return has_check
 
     def found(self, result: Any) -> None:
         """What ``already_done`` said: None or False for an effect that was not done."""
         if result is not None and result is not False:
-            self.done, self.result = True, None if result is True else result
+            recorded = self._recorded.result if self._recorded is not None else None
+            self.done, self.result = True, recorded if result is True else result
 
     def opening(self, expected_s: float | None) -> list[Draft]:
         """The call begins; one with a side effect is durable before the effect."""

@@ -19,7 +19,7 @@ PartT = TypeVar("PartT")
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of an earlier attempt. In flight: it may or may not have taken effect."""
+    """A tool call of an earlier attempt. In flight: it may or may not have taken effect, and has no result."""
 
     call_id: str = ""
     name: str = ""
@@ -28,6 +28,7 @@ class Call:
     step: str = ""
     idempotency_key: str = ""
     side_effect: bool = False
+    result: Any = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Resume:
     """What earlier attempts at a task left.
 
     ``results`` holds the finished steps, which must not be repeated, in the plan's order, with what each gave;
+    ``effects_done`` are side effects within steps that are not finished;
     ``cursor`` is the first planned step that is not done; ``checkpoint`` the data of the last ``checkpoint.saved``,
     ``checkpoint_version`` the version of its schema and ``checkpoint_schema`` how that compares with the one the
     caller said it knows (same, older, newer, other; "" when it said none). ``session_state`` and ``pinned_evidence``
@@ -114,6 +116,7 @@ class Resume:
     cursor: str = ""
     results: Mapping[str, Any] = field(default_factory=dict)
     in_flight: tuple[Call, ...] = ()
+    effects_done: tuple[Call, ...] = ()
     notes: tuple[Note, ...] = ()
     approvals: tuple[Approval, ...] = ()
     children: tuple[Child, ...] = ()
@@ -146,6 +149,7 @@ class Resume:
             cursor=str(document.get("cursor") or ""),
             results={step["step"]: step.get("result") for step in document.get("finished_steps") or ()},
             in_flight=_parts(Call, document.get("in_flight")),
+            effects_done=_parts(Call, document.get("effects_done")),
             notes=_parts(Note, document.get("notes")),
             approvals=tuple(_approval(raw) for raw in document.get("approvals") or ()),
             children=_parts(Child, document.get("children")),
@@ -173,6 +177,10 @@ class Resume:
     def in_flight_call(self, key: str) -> Call | None:
         """The call with this idempotency key that an earlier attempt began and whose end nobody knows."""
         return next((call for call in self.in_flight if call.idempotency_key == key), None)
+
+    def effect_done(self, key: str) -> Call | None:
+        """The side effect with this idempotency key that an earlier attempt did, with what it gave."""
+        return next((call for call in reversed(self.effects_done) if call.idempotency_key == key), None)
 
     def check_schema(self, knows: str) -> None:
         """Raise NewerCheckpoint when the checkpoint is of a newer schema than the caller, who named it, knows."""
