@@ -4,12 +4,12 @@ The peer as its documentation recommends: a ``ProjectionRunner`` in one process,
 that the application recorded before, and a view that writes its row and its tracking record in one transaction an
 event. The view upserts without reading first, by prepared statements, and is spared the events that it does not want.
 
-Refold live: the events stand on the Redis log; archiver and projector, in one process as well, archive them, fold them
-and commit rows and checkpoints. The peer's events are in SQL before it begins, so a projector without an archiver is
-measured, too. Refold rebuild: a new generation from the archive, made active; in as many processes as
-there are cores where that pays. Every side commits with fsync and ``synchronous_commit``. The rate of the peer does not
-depend on how many events there are, so it gets fewer. Run: ``make bench``, or ``python -m benchmarks.peer`` once
-``pip install --group bench`` is done.
+Refold live: a projector in one process as well, which finds its events in SQL as the peer does, folds them and commits
+rows and checkpoints. And with more work than the peer has: the events stand on the Redis log, and an archiver, in a
+process of its own as in production, copies them into SQL meanwhile. Refold rebuild: a new generation from the archive,
+made active; in as many processes as there are cores where that pays. Every side commits with fsync and
+``synchronous_commit``. The rate of the peer does not depend on how many events there are, so it gets fewer.
+Run: ``make bench``, or ``python -m benchmarks.peer`` once ``pip install --group bench`` is done.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event as EventOfProcesses
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -162,7 +165,7 @@ def _record(app: Tasks, events: Sequence[Event]) -> int:
     return last
 
 
-async def live(stores: Stores, log: Database, redis: Redis, events: Sequence[Event]) -> tuple[float, float]:
+async def live(stores: Stores, log: Database, redis: Redis, url: str, events: Sequence[Event]) -> tuple[float, float]:
     """Events a second of archiver and projector side by side, and of a projector alone.
 
     The one begins with the Redis log, the other when all events are archived, as the peer's are when it begins.
@@ -173,17 +176,46 @@ async def live(stores: Stores, log: Database, redis: Redis, events: Sequence[Eve
     waiting = iter(events)
     while chunk := list(islice(waiting, 1000)):
         await Log(redis, PARTITIONS, Archive(log)).append(chunk)
-    stopping = asyncio.Event()
-    began = time.perf_counter()
-    archiving = asyncio.create_task(Archiver(redis, log, PARTITIONS).run(stopping))
-    await project(ACTIVITY, stores, log, len(events))
-    both_s = time.perf_counter() - began
-    stopping.set()
-    await archiving
+    with archiver(url, stores.url) as begin:
+        began = time.perf_counter()
+        begin.set()
+        await project(ACTIVITY, stores, log, len(events))
+        both_s = time.perf_counter() - began
     began = time.perf_counter()
     await project(replace(ACTIVITY, name="activity_alone"), stores, log, len(events))
     alone_s = time.perf_counter() - began
     return len(events) / both_s, len(events) / alone_s
+
+
+@contextmanager
+def archiver(redis_url: str, stores_url: str) -> Iterator[EventOfProcesses]:
+    """An archiver in a process of its own, which begins when the event is set."""
+    spawning = get_context("spawn")
+    ready, begin, end = spawning.Event(), spawning.Event(), spawning.Event()
+    process = spawning.Process(target=_archive, args=(redis_url, stores_url, ready, begin, end))
+    process.start()
+    ready.wait()
+    yield begin
+    end.set()
+    process.join()
+
+
+def _archive(redis_url: str, stores_url: str, *marks: EventOfProcesses) -> None:
+    ready, begin, end = marks
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        log, redis = Stores(stores_url).log(), Redis.from_url(redis_url)
+        ready.set()
+        await asyncio.to_thread(begin.wait)
+        archiving = asyncio.create_task(Archiver(redis, log, PARTITIONS).run(stopping))
+        await asyncio.to_thread(end.wait)
+        stopping.set()
+        await archiving
+        await redis.aclose()
+        log.close()
+
+    asyncio.run(run())
 
 
 async def project(projection: Projection, stores: Stores, log: Database, count: int) -> None:
@@ -223,7 +255,7 @@ def _check(store: Database, count: int) -> None:
 def main() -> None:
     """Measure one after the other; print rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=100_000, help="events for Refold")
+    parser.add_argument("--events", type=int, default=400_000, help="events for Refold")
     parser.add_argument("--peer-events", type=int, default=10_200, help="of which the peer gets the first")
     options = parser.parse_args()
     events = list(agent_events(options.events))
@@ -249,7 +281,7 @@ def main() -> None:
 async def _ours(stores: Stores, log: Database, url: str, events: Sequence[Event]) -> tuple[float, float]:
     redis = Redis.from_url(url)
     try:
-        return await live(stores, log, redis, events)
+        return await live(stores, log, redis, url, events)
     finally:
         await redis.aclose()
 
