@@ -100,24 +100,24 @@ async def list_events(task: str, backend: BackendDep, org: OrgDep, page: PagePar
 @router.get("/v1/tasks/{task:name}/checkpoints")
 async def list_checkpoints(task: str, backend: BackendDep, org: OrgDep, page: PageParam) -> dict[str, Any]:
     """The checkpoints of the agent's own runtime that are kept, the newest first, without their data."""
-    found = await _newest_read(backend, org, task, partial(checkpoints.list_checkpoints, org=org, task=task))
+    found = await _read_newest(backend, org, task, partial(checkpoints.list_checkpoints, org=org, task=task))
+    if found.value is None:
+        raise missing(found, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
     return {**page.slice(found.value), "read": found.note}
 
 
 @router.get("/v1/tasks/{task:name}/checkpoints/{checkpoint:name}", response_class=Response)
 async def show_checkpoint(task: str, checkpoint: str, backend: BackendDep, org: OrgDep) -> Response:
     """One checkpoint with its data and schema version: the latest of this name, or the one at this log position."""
-    found = await _newest_read(backend, org, task, partial(checkpoints.list_checkpoints, org=org, task=task))
     work = partial(checkpoints.find_checkpoint, org=org, task=task, name=checkpoint)
-    whole = await read(backend, STATE, work, org=org, key=task_key(task))
-    if whole.value is None:
-        kept = len(found.value)
+    found = await _read_newest(backend, org, task, work)
+    if found.value is None:
         detail = (
-            f"task {task!r} keeps no checkpoint {checkpoint!r:.150}; `refold checkpoints` lists the {kept} it keeps"
+            f"task {task!r} keeps no checkpoint {checkpoint!r:.150}: `refold checkpoints TASK` lists those it keeps"
         )
-        raise Problem(404, "no_such_checkpoint", detail)
+        raise missing(found, "no_such_checkpoint", detail)
     # as the stores have it: what an agent's runtime saved comes back byte for byte
-    return Response(orjson.dumps({**whole.value, "read": whole.note}), media_type="application/json")
+    return Response(orjson.dumps({**found.value, "read": found.note}), media_type="application/json")
 
 
 async def task_at(backend: Backend, folding: Folding, org: str, task: str, at: str) -> dict[str, Any]:
@@ -177,15 +177,10 @@ async def _not_yet(backend: Backend, org: str, task: str, position: Position) ->
     )
 
 
-async def _newest_read(backend: Backend, org: str, task: str, work: Callable[[Connection], Any]) -> Found:
-    found = await read(backend, STATE, work, org=org, key=task_key(task))
-    if found.value is None:
-        found = await read(
-            backend, STATE, work, org=org, key=task_key(task), after=await newest(backend, org, task_key(task))
-        )
-    if found.value is None:
-        raise missing(found, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
-    return found
+async def _read_newest(backend: Backend, org: str, task: str, work: Callable[[Connection], Any]) -> Found:
+    """As a resume: once all that is durable now is folded, since who goes on from an older checkpoint repeats work."""
+    key = task_key(task)
+    return await read(backend, STATE, work, org=org, key=key, after=await newest(backend, org, key))
 
 
 def _page(conn: Connection, org: str, key: str, page: Page) -> list[Archived]:
