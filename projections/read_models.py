@@ -39,6 +39,8 @@ T = TypeVar("T")
 FIRST_WAIT_S = 0.002
 LAST_WAIT_S = 0.05
 
+_CHECKPOINTS = select(*(tables.checkpoints.c[name] for name in ("partition", "epoch", "n", "sealed")))
+
 UNFIT = (TypeError, KeyError, ValueError, AttributeError)
 """What reading raises when rows are not what it expects."""
 
@@ -263,8 +265,7 @@ def _read(
 
 
 def _positions(conn: Connection) -> tuple[dict[int, Position], bool]:
-    table = tables.checkpoints
-    rows = conn.execute(select(table.c.partition, table.c.epoch, table.c.n, table.c.sealed)).all()
+    rows = conn.execute(_CHECKPOINTS).all()
     return {p: Position(epoch, n) for p, epoch, n, _ in rows}, any(sealed for *_, sealed in rows)
 
 

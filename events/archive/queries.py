@@ -27,7 +27,7 @@ _COLUMNS = (
 )  # fmt: skip
 _new_event: Callable[..., Event] = Event
 _new_position: Callable[[type[Position], Sequence[Any]], Position] = tuple.__new__
-_TYPE = _HEAD + Event.__struct_fields__.index("type")
+_TYPE, _DATA = (_HEAD + Event.__struct_fields__.index(name) for name in ("type", "data"))
 # literal, or SQLite does not see that a partial index applies
 _IS_RUN_START = text("event_log.type = 'run.started'")
 _OF_A_RUN = text("event_log.run <> ''")
@@ -73,6 +73,11 @@ class Archived:
         """When it was archived, in Unix milliseconds."""
         return int(self._row[6])
 
+    @property
+    def size(self) -> int:
+        """Characters of the event's data."""
+        return len(self._row[_DATA])
+
     def event(self) -> Event:
         """The event itself."""
         if self._recorded is not None:
@@ -114,6 +119,14 @@ def read_watermarks(conn: Connection) -> dict[int, Position]:
     return {partition: Position(epoch, n) for partition, epoch, n in rows}
 
 
+_LAST_OF_KEY = (
+    select(event_log.c.epoch, event_log.c.n, event_log.c.seq)
+    .where(event_log.c.org == bindparam("of_org"), event_log.c.key == bindparam("of_key"))
+    .order_by(event_log.c.epoch.desc(), event_log.c.n.desc())
+    .limit(1)
+)
+
+
 class LastOfKey(NamedTuple):
     """Where the last event of a key stands, and the number that it bears in its run (0: none)."""
 
@@ -123,9 +136,7 @@ class LastOfKey(NamedTuple):
 
 def last_of_key(conn: Connection, org: str, key: str) -> LastOfKey | None:
     """The last event that the archive holds of a partition key; None while there is none."""
-    table = event_log.c
-    query = select(table.epoch, table.n, table.seq).where(table.org == org, table.key == key)
-    row = conn.execute(query.order_by(table.epoch.desc(), table.n.desc()).limit(1)).first()
+    row = conn.execute(_LAST_OF_KEY, {"of_org": org, "of_key": key}).first()
     return None if row is None else LastOfKey(Position(row.epoch, row.n), row.seq)
 
 

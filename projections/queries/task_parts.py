@@ -127,13 +127,6 @@ class Parts:
             for row in self._counted("late", _LATE)[::-1]
         ]
 
-    def plan_digest(self) -> str:
-        """The digest of the plan that holds now; "" without one."""
-        row = self._first(_PLAN) if self.head is None or self.head["plan_version"] != 0 else None
-        return row["digest"] or "" if row else ""
-
-
-_PLAN = Query(t.PLAN)
 
 _CHILD, _CURRENT = t.RUNS.alias("child"), t.RUNS.alias("current_run")
 _CHILDREN = (

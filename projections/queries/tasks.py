@@ -100,7 +100,7 @@ def resume_document(
     if head is None:
         return None
     steps, runs = parts.steps(), parts.runs()
-    configured = _config(runs, parts.plan_digest(), config)
+    configured = _config(runs, head["plan_digest"], config)
     world = parts.world(Reading(now, verify))
     holds = {**configured["digests"], **(config or {})}
     return {
@@ -207,7 +207,7 @@ def _asked_under(approval: Document, holds: Config) -> Document:
     return {**approval, "changed": _differences(versions, holds, versions)}
 
 
-def _config(runs: list[Document], plan: str, mine: Config | None) -> Document:
+def _config(runs: list[Document], plan: str | None, mine: Config | None) -> Document:
     """What the last run was configured with, what changed from the run before, and what differs from ``mine``."""
     known = [run for run in runs if run.get("attempt")]
     last = known[-1]["digests"] if known else {}

@@ -49,6 +49,7 @@ TASKS = read_model_table(
     flag("active"),  # work has begun
     text("current_step"),
     count("plan_version"),
+    text("plan_digest"),  # of its steps' ids and titles, as the SDK computes it
     count("events"),
     count("runs"),
     count("steps"),
@@ -122,7 +123,6 @@ PLAN = read_model_table(
     METADATA,
     "plan",
     json("steps"),
-    text("digest"),  # of ids and titles, as the SDK computes it
     count("version"),
     text("reason"),
     text("time"),

@@ -37,8 +37,8 @@ def plan_updated(scene: Scene, payload: PlanUpdated) -> None:
     plan.update(
         steps=wanted, version=plan["version"] + 1, reason=payload.reason, time=scene.event.time, epoch=scene.epoch
     )
-    plan["n"], plan["digest"] = scene.n, plan_digest(payload)
-    scene.task["plan_version"] = plan["version"]
+    plan["n"] = scene.n
+    scene.task.update(plan_version=plan["version"], plan_digest=plan_digest(payload))
 
 
 def plan_digest(payload: PlanUpdated) -> str:

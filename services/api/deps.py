@@ -14,15 +14,18 @@ DEFAULT_ORG = "default"
 MAX_ORG_CHARS = 256
 
 
-def _backend(request: Request) -> Backend:
+# async, or each of these would take a turn on a thread, for every request
+async def _backend(request: Request) -> Backend:
     return cast(Backend, request.app.state.backend)
 
 
-def _jobs(request: Request) -> Jobs:
+async def _jobs(request: Request) -> Jobs:
     return cast(Jobs, request.app.state.jobs)
 
 
-def _org(x_refold_org: Annotated[str, Header(description="Organisation of the request, UTF-8")] = DEFAULT_ORG) -> str:
+async def _org(
+    x_refold_org: Annotated[str, Header(description="Organisation of the request, UTF-8")] = DEFAULT_ORG,
+) -> str:
     try:
         org = x_refold_org.encode("latin-1").decode()  # the server takes the bytes of a header for Latin-1
     except UnicodeError:

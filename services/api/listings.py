@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, exists, func, select, text, tuple_
 
 from events.archive.schema import event_log
 from events.codec import to_cloudevent
@@ -25,6 +25,12 @@ _RECEIVED = (event_log.c.received_ms, *_PLACE)
 # literal, or SQLite does not see that a partial index applies
 _OF_A_RUN = text("event_log.run <> ''")
 _IS_RUN_START = text("event_log.type = 'run.started'")
+_STARTS = (
+    select(event_log.c.run, event_log.c.data)
+    .where(event_log.c.org == bindparam("of_org"), event_log.c.task == bindparam("of_task"))
+    .where(event_log.c.verdict == "effective", _IS_RUN_START)
+    .order_by(*_PLACE)
+)
 
 
 def run_events(conn: Connection, org: str, run: str, page: Page) -> dict[str, Any]:
@@ -65,10 +71,8 @@ def run_summary(conn: Connection, org: str, run: str) -> dict[str, Any]:
 
 def system_prompt(conn: Connection, org: str, task: str, run: str) -> dict[str, Any] | None:
     """The system prompt that a run was started with: its digest, and the text where any run of the task brought it."""
-    query = select(event_log.c.run, event_log.c.data).where(
-        event_log.c.org == org, event_log.c.task == task, event_log.c.verdict == "effective", _IS_RUN_START
-    )
-    prompts = [(row.run, orjson.loads(row.data).get("system_prompt")) for row in conn.execute(query.order_by(*_PLACE))]
+    starts = conn.execute(_STARTS, {"of_org": org, "of_task": task})
+    prompts = [(row.run, orjson.loads(row.data).get("system_prompt")) for row in starts]
     mine = next((prompt for of_run, prompt in prompts if of_run == run and prompt), None)
     if mine is None:
         return None

@@ -60,7 +60,7 @@ def decode_cursor(text: str) -> list[Any]:
     return list(place)
 
 
-def _page(
+async def _page(
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page")] = DEFAULT_LIMIT,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     order: Annotated[Order, Query(description="Direction; a cursor keeps the one it began with")] = "asc",

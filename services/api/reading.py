@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, bindparam, exists, select
 
-from events.archive.queries import last_archived
-from events.archive.store import log_id
+from events.archive.queries import last_of_key
 from events.keys import partition_of
 from events.tokens import write_token
 from projections.engine import tables
@@ -17,6 +17,10 @@ from services.api.problems import Problem
 from services.composition import Backend
 
 T = TypeVar("T")
+
+_PARKED = tables.parked_keys.c
+_IS_INCOMPLETE = select(exists().where(_PARKED.org == bindparam("of_org"), _PARKED.key == bindparam("of_key")))
+# made once: building a statement costs more than running it
 
 
 class Found(NamedTuple):
@@ -42,9 +46,8 @@ async def read(
     """Run ``work`` on a snapshot of the read model; waits for ``after`` as long as the settings allow."""
 
     def noted(conn: Connection) -> tuple[T, bool]:
-        parked = tables.parked_keys.c
-        incomplete = select(exists().where(parked.org == org, parked.key == key)) if key else None
-        return work(conn), incomplete is not None and bool(conn.execute(incomplete).scalar())
+        incomplete = key and conn.execute(_IS_INCOMPLETE, {"of_org": org, "of_key": key}).scalar()
+        return work(conn), bool(incomplete)
 
     found = await backend.read_models.read(projection, noted, after, backend.settings.read_timeout_s)
     value, incomplete = found.value
@@ -69,10 +72,12 @@ def missing(found: Found, code: str, detail: str) -> Problem:
 
 
 async def newest(backend: Backend, org: str, key: str) -> str:
-    """The token of all that the archive holds of a key's partition: a read after it misses nothing durable."""
-    partition = partition_of(org, key, backend.partitions)
-    last, of = await backend.db.read(lambda conn: (last_archived(conn, partition), log_id(conn)))
-    return write_token([] if last is None else [(partition, last)], of)
+    """The token of the last event that the archive holds of a key; empty while there is none.
+
+    A read after it misses nothing of the key that is durable.
+    """
+    last = await backend.db.read(partial(last_of_key, org=org, key=key))
+    return "" if last is None else write_token([(partition_of(org, key, backend.partitions), last.position)])
 
 
 def now() -> datetime:
