@@ -1,10 +1,11 @@
-"""A source that gives its last batch again, so that several readers of one partition read the log once."""
+"""Sources that give their last batch again, so that several readers of one partition read the log once."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from threading import Lock
 
 from events.archive.reader import Archived
 from events.event import START, Position
@@ -38,6 +39,10 @@ class Remembering:
         """As ``Source.epochs``."""
         return self._source.epochs(partition)
 
+    def forget(self) -> None:
+        """Keep the last batch no longer."""
+        self._batch = ()
+
     def _known(self, partition: int, after: Position, limit: int, upto: Position | None) -> Sequence[Archived]:
         batch = self._batch
         if partition != self._partition or not batch or not self._after <= after < batch[-1].position:
@@ -48,3 +53,29 @@ class Remembering:
         last = len(batch) if upto is None else bisect_right(batch, upto, key=_position)
         last = min(last, first + limit)
         return batch if (first, last) == (0, len(batch)) else batch[first:last]
+
+
+class Shared:
+    """A source in front of another, for readers of any partitions on threads of their own.
+
+    Of each partition the last batch is kept, unless its events hold more than ``most_chars`` of data: readers that are
+    woken by the same events read them once. Who asks for what is being read waits for it.
+    """
+
+    def __init__(self, source: Source, most_chars: int = 4 << 20) -> None:
+        self._source = source
+        self._most_chars = most_chars
+        self._partitions: dict[int, tuple[Lock, Remembering]] = {}
+
+    def read(self, partition: int, after: Position, limit: int, upto: Position | None = None) -> Sequence[Archived]:
+        """As ``Source.read``; of a batch that is remembered only in part, that part."""
+        lock, memo = self._partitions.setdefault(partition, (Lock(), Remembering(self._source)))
+        with lock:
+            batch = memo.read(partition, after, limit, upto)
+            if sum(archived.size for archived in batch) > self._most_chars:
+                memo.forget()
+        return batch
+
+    def epochs(self, partition: int) -> Mapping[int, int | None]:
+        """As ``Source.epochs``."""
+        return self._source.epochs(partition)

@@ -24,6 +24,7 @@ from projections.engine import checkpoints, ownership, reports
 from projections.engine.birth import ensure_first_generation
 from projections.engine.folder import PartitionFolder
 from projections.engine.gate import Gate
+from projections.engine.memo import Shared
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
 from projections.engine.worker import Observer, PartitionWorker, Unobserved
@@ -84,7 +85,7 @@ class Projector:
         self.stale: set[str] = set()
         self._stores = stores
         self._log = log
-        self._source = ArchiveSource(log)
+        self._source = Shared(ArchiveSource(log)) if len(projections) > 1 else ArchiveSource(log)
         self._batch = batch
         self._cache_rows = cache_rows
         self._ttl_s = lease_ttl_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from events.event import START, Event, Position
 from projections.engine.cores import cores
 from projections.engine.folder import PartitionFolder, Step
 from projections.engine.lockstep import Lockstep
-from projections.engine.memo import Remembering
+from projections.engine.memo import Remembering, Shared
 from projections.engine.pace import Pace
 from tests.contracts.engine_lab import note
 
@@ -145,6 +146,26 @@ def test_another_partition_is_another_question() -> None:
     source.read(0, START, 5)
     source.read(1, START, 5)
     assert log.given == [0, 1, 2, 3, 4] * 2
+
+
+def test_readers_on_threads_share_what_one_of_them_reads() -> None:
+    log = Log()
+    source = Shared(log)
+    with ThreadPoolExecutor(8) as threads:
+        for after in range(0, SIZE, 5):
+            batches = list(threads.map(lambda _, after=after: source.read(0, at(after), 5), range(8)))
+            assert all(
+                [archived.position.n for archived in batch] == list(range(after, after + 5)) for batch in batches
+            )
+    assert log.given == list(range(SIZE)), "each event is read once"
+
+
+def test_a_batch_with_much_in_it_is_not_kept() -> None:
+    log = Log()
+    source = Shared(log, most_chars=sum(archived.size for archived in log.entries[:5]) - 1)
+    for limit in (5, 5, 4, 4):
+        assert len(source.read(0, START, limit)) == limit
+    assert log.given == [*range(5), *range(5), *range(4)], "only the small one is remembered"
 
 
 # -- pace -------------------------------------------------------------------------------------------------------------
