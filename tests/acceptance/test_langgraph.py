@@ -213,7 +213,12 @@ def test_large_and_odd_values_come_back_exactly(saver: RefoldSaver, instance: In
         "when": datetime(2026, 3, 1, tzinfo=UTC),
         "none": None,
     }
-    extra: dict[str, Any] = {"odd": {"a": (1, 2)}, "nan": float("inf"), "big": 2**64 - 1, "run_id": "r"}
+    extra: dict[str, Any] = {
+        "odd": {"a": datetime(2026, 3, 1, tzinfo=UTC)},
+        "nan": float("inf"),
+        "big": 2**64 - 1,
+        "run_id": "r",
+    }
     config = put(saver, thread, values=values, **extra)
     saver.put_writes(config, [("large", values["large"])], "w1")
     with RefoldSaver(instance.url) as fresh:

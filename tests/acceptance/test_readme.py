@@ -139,6 +139,15 @@ def upgraded(wrote: list[str]) -> None:
     assert "task/task-0 2 b" in _words(wrote[9])
 
 
+def kept(wrote: list[str]) -> None:
+    """A graph is killed, goes on after its last step, asks, is answered; the store finds."""
+    assert "it was killed" in wrote[1]
+    assert "['flight', 'hotel'] May I pay 480 EUR?" in wrote[2] and "['flight', 'hotel', 'pay: yes']" in wrote[2]
+    assert wrote[2].splitlines()[-3:] == ["flight", "hotel", "pay: yes"]
+    assert "[('users', 'bob')]" in wrote[3]
+    assert [line.split()[-1] for line in wrote[4].splitlines()[-2:]] == ["equal"] * 2
+
+
 def unstuck(wrote: list[str]) -> None:
     """A discarded event stays out, what waited for it is folded; mended code folds the rest."""
     assert "ZeroDivisionError" in wrote[4]
@@ -158,6 +167,7 @@ COMES_TRUE = {
     "rebuild": rebuilt,
     "upgrade": upgraded,
     "deadletters": unstuck,
+    "langgraph": kept,
 }
 """What a page says of what its blocks write."""
 

@@ -36,8 +36,8 @@ class RefoldStore(BaseStore):
 
     ``url``, ``org``, ``api_key`` and ``timeout_s`` as for ``RefoldSaver``. A ``put`` or ``delete`` returns when it is
     durable in the backend's archive; the last one in the log wins. Searches find by namespace and filter, the latest
-    change first. Values are JSON objects; NUL characters in them become U+FFFD. There is no search by meaning: a
-    ``query`` raises NotImplementedError, as a ``ttl`` does.
+    change first. Values are JSON objects, whose members come back sorted by name; NUL characters in them become U+FFFD.
+    There is no search by meaning: a ``query`` raises NotImplementedError, as a ``ttl`` does.
     """
 
     def __init__(self, url: str | None = None, *, org: str = "", api_key: str = "", timeout_s: float = 30.0) -> None:
