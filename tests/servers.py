@@ -90,6 +90,7 @@ class PostgresServer:
 
 def postgres_server(directory: Path, **settings: str) -> PostgresServer:
     """Make a cluster in ``directory`` and start it. fsync is off unless asked for: tests kill processes, not machines.
+    So is autovacuum, which would visit every test's database again and again.
 
     PostgreSQL refuses to run as root, so as root it runs as nobody; the folders above must be traversable by it.
     """
@@ -102,7 +103,9 @@ def postgres_server(directory: Path, **settings: str) -> PostgresServer:
     )
     if made.wait() != 0:
         raise RuntimeError(directory.with_suffix(".initdb.log").read_text())
-    server = PostgresServer(directory, free_port(), {"fsync": "off", "max_connections": "200", **settings})
+    server = PostgresServer(
+        directory, free_port(), {"fsync": "off", "max_connections": "200", "autovacuum": "off", **settings}
+    )
     server.start()
     return server
 

@@ -59,7 +59,7 @@ def test_help_is_quick_and_names_every_command() -> None:
 
     before = spent_s()
     done = refold("--help")
-    assert spent_s() - before < 0.5
+    assert spent_s() - before < 1, "it takes 0.3 s; with all that serves and folds it took 2"
     for command in COMMANDS.split():
         assert f"  {command} " in done.stdout.decode()
     assert "..." not in done.stdout.decode().partition("Commands:")[2], "no summary is cut"

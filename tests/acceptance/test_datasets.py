@@ -43,7 +43,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
         assert process.stdout.readline().startswith("ready http://")
         yield tmp_path
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def settled(data: Path) -> int:

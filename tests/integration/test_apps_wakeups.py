@@ -13,7 +13,7 @@ from services.embedded.redis_server import start_redis
 
 
 async def until_heard(redis_url: str, message: str, heard: list[int], wanted: int) -> None:
-    async with Redis.from_url(redis_url) as redis, asyncio.timeout(20):
+    async with Redis.from_url(redis_url) as redis, asyncio.timeout(60):
         while wanted not in heard:
             await redis.publish(ARCHIVED_CHANNEL, message)
             await asyncio.sleep(0.05)
@@ -41,8 +41,8 @@ def test_wake_ups_survive_nonsense_and_a_restart_of_redis(tmp_path: Path) -> Non
         assert set(heard) == {3, 4}
         await asyncio.to_thread(server.stop)
         before = len(ticks)
-        await asyncio.sleep(0.5)
-        assert len(ticks) > before + 5
+        while len(ticks) <= before + 5:  # noqa: ASYNC110  the work is not told of it
+            await asyncio.sleep(0.02)
         server = await asyncio.to_thread(start_redis, tmp_path, port=server.port)
         await until_heard(server.url, "5 1-9", heard, 5)
         stopping.set()

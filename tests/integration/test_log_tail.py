@@ -34,12 +34,12 @@ async def test_positions_are_numbers_not_text(world: World) -> None:
 
 @in_each_world()
 async def test_a_waiting_reader_wakes_up(world: World) -> None:
-    waiting = asyncio.create_task(read(world.client(), world.log_id, 0, OPENED, block_ms=3000))
+    waiting = asyncio.create_task(read(world.client(), world.log_id, 0, OPENED, block_ms=60_000))
     await asyncio.sleep(0.1)
     started = time.monotonic()
     await world.log.append([event("e0")])
     assert [e.id for _, e in await waiting] == ["e0"]
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 30
 
 
 @in_world()
@@ -89,7 +89,13 @@ async def test_a_deleted_entry_is_a_gap(world: World) -> None:
 async def test_flushall_neither_hangs_nor_drops_a_waiting_reader(world: World) -> None:
     """C3: connections stay open, so only looking tells."""
     await world.log.append([event(f"e{i}") for i in range(3)])
-    waiting = asyncio.create_task(read(world.client(), world.log_id, 0, Position(1, 2), block_ms=300))
+
+    async def wait() -> None:
+        client = world.client()
+        while True:
+            assert await read(client, world.log_id, 0, Position(1, 2), block_ms=300) == []
+
+    waiting = asyncio.create_task(wait())
     await asyncio.sleep(0.05)
     await world.redis.flushall()
     with pytest.raises(Rewound, match="not opened on this Redis"):

@@ -31,7 +31,7 @@ from projections.rebuilding.rebuild import rebuild
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, dump, lab_in, naive, note, where
 
 LEASE_S = 1.0
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 CHILD = """
 import asyncio, signal, sys
@@ -186,7 +186,7 @@ def test_a_killed_projector_is_replaced(tmp_path: Path) -> None:
         await other.start()
         began = time.monotonic()
         await until(partial(caught_up, models))
-        assert time.monotonic() - began < 10 * LEASE_S
+        assert time.monotonic() - began < 40 * LEASE_S
         await other.stop()
         models.close()
 
