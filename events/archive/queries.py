@@ -36,10 +36,11 @@ _OF_A_RUN = text("event_log.run <> ''")
 class Archived:
     """One archived position. Event and payload are made when asked for: readers pass over types they do not handle."""
 
-    __slots__ = ("_recorded", "_row")
+    __slots__ = ("_event", "_recorded", "_row")
 
     def __init__(self, row: Sequence[Any]) -> None:
         self._row = row
+        self._event: Event | None = None
         self._recorded: Recorded | None = None
 
     @property
@@ -80,10 +81,10 @@ class Archived:
 
     def event(self) -> Event:
         """The event itself."""
-        if self._recorded is not None:
-            return self._recorded.event
-        # by position: this is on the path of every event of a rebuild. SQLite has no booleans
-        return _new_event(*self._row[_HEAD:-1], self._row[-1] == 1)
+        if self._event is None:
+            # by position: this is on the path of every event of a rebuild. SQLite has no booleans
+            self._event = _new_event(*self._row[_HEAD:-1], self._row[-1] == 1)
+        return self._event
 
     def recorded(self) -> Recorded:
         """The event with its payload, as a fold sees it; made once for all who ask. Raises as ``decode_payload``."""
