@@ -83,7 +83,7 @@ def resume(task: Task, data: Data = None, url: Url = None, as_json: AsJson = Fal
 
 @tasks.command("export")
 def export(task: Task, data: Data = None, url: Url = None) -> None:
-    """Write a task to standard output: all of its events, one JSON line each."""
+    """Write a task's events to standard output."""
     with connected(data, url) as client:
         for chunk in client.stream(f"/v1/tasks/{segment(task)}/export"):
             sys.stdout.buffer.write(chunk)
@@ -97,7 +97,10 @@ def import_(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring an exported task in, through the door; again changes nothing."""
+    """Bring an exported task in.
+
+    Its events go through the door with their own ids: importing it again changes nothing.
+    """
     read = TaskFile.check(file)
     with connected(data, url) as client:
         _check_room(client, read)
