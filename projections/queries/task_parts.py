@@ -26,6 +26,8 @@ _TOTALS = (
     "artifacts", "notes", "note_conflicts", "checkpoints", "feedback", "tokens_in", "tokens_out", "late",
 )  # fmt: skip
 
+_CONFLICT = ("note", "expected_version", "found_version", "content", "run", "time")
+
 _TASK = Query(t.TASKS)
 _STEPS = Query(t.STEPS, order=(t.STEPS.c.place.is_(None), t.STEPS.c.place, t.STEPS.c.epoch, t.STEPS.c.n))
 _RUNS = Query(t.RUNS, order=(t.RUNS.c.attempt, t.RUNS.c.epoch, t.RUNS.c.n))
@@ -115,7 +117,7 @@ class Parts:
             ],
             "notes": [_note(row, reading) for row in self._counted("notes", _NOTES)],
             "note_conflicts": [
-                {name: row[name] for name in ("note", "expected_version", "found_version", "content", "run", "time")}
+                {name: row[name] for name in _CONFLICT} | pick(row, "event_id")
                 for row in self._counted("note_conflicts", _CONFLICTS)[::-1]
             ],
         }

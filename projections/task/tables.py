@@ -271,6 +271,7 @@ NOTE_CONFLICTS = read_model_table(
     METADATA,
     "note_conflicts",
     count("slot", pk=True),  # a ring of KEPT_CONFLICTS
+    text("event_id"),
     text("note"),
     count("expected_version"),
     count("found_version"),

@@ -63,6 +63,7 @@ def noted(scene: Scene, payload: NoteWritten) -> None:
 def _conflict(scene: Scene, payload: NoteWritten, version: int) -> None:
     row = scene.draft.add("note_conflicts", scene.task["note_conflicts"] % KEPT_CONFLICTS)
     row.update(
+        event_id=scene.event.id,
         note=payload.key,
         expected_version=payload.expected_version,
         found_version=version,

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refold import AsyncRefold, Change, Conflict, NewerCheckpoint, NoCheckpoint, Refold, configured
+from refold import (
+    AsyncRefold,
+    Change,
+    Conflict,
+    NewerCheckpoint,
+    NoCheckpoint,
+    NoteConflict,
+    Refold,
+    configured,
+)
 
 from tests.instance import Instance, running_instance, until
 
@@ -142,3 +151,28 @@ def test_who_comes_second_is_told_who_goes_on(instance: Instance, client: Refold
         done = instance.refold("publish", "-", stdin=json.dumps(late | {"id": instance.name("e")}).encode())
         assert done.returncode == 1
         assert winner.id in done.stdout.decode()
+
+
+def test_who_writes_a_note_that_has_changed_meanwhile_is_told(
+    instance: Instance, client: Refold, tmp_path: Path
+) -> None:
+    with client.run(task=instance.name("notes")) as run:
+        run.note("seat", "12A", expected_version=0)
+        run.note("seat", "14C", expected_version=1)
+        with pytest.raises(NoteConflict, match="is at version 2, not 1: it was not overwritten") as caught:
+            run.note("seat", "1F", expected_version=1)
+        assert (caught.value.note, caught.value.version) == ("seat", 2)
+        run.note("seat", "1F", expected_version=caught.value.version)
+    (note,) = client.resume(run.task).notes
+    assert (note.content, note.version) == ("1F", 3)
+
+    async def again() -> None:
+        async with (
+            AsyncRefold(instance.url, spool=tmp_path / "async", timeout_s=20) as other,
+            other.run(task=instance.name("notes")) as second,
+        ):
+            await second.note("seat", "12A", expected_version=0)
+            with pytest.raises(NoteConflict):
+                await second.note("seat", "1F", expected_version=0)
+
+    asyncio.run(again())

@@ -19,8 +19,9 @@ from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
-from refold.resume import Resume, resume_params, resume_path
+from refold.resume import Resume, check_note, resume_params, resume_path, task_path
 from refold.transport import AsyncTransport, connect_async
+from refold.vocabulary import note_draft
 
 T = TypeVar("T")
 AlreadyDone = Callable[[str], Any]
@@ -220,12 +221,34 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
                 raise
             logger.warning("run %s lost its task before it ended", self.id)
 
+    async def note(
+        self,
+        key: str,
+        content: Any,
+        *,
+        category: str = "",
+        ttl_s: float | None = None,
+        expected_version: int | None = None,
+    ) -> None:
+        """A keyed note of the task; it takes the place of the former one.
+
+        With ``expected_version`` (0: there is none yet) it does so only where that is the note's version, and raises
+        NoteConflict where it is not; Unavailable when the backend does not tell, RefoldError on the inbox.
+        """
+        draft = note_draft(key, content, category, ttl_s, expected_version)
+        if expected_version is None:
+            await self.record(draft)
+            return
+        self._client.must_answer("`expected_version` asks whether a note is as it was")
+        self._still_ours()
+        written: list[str] = []
+        token = await self._client.send(draft, lambda put: self.core.publish_told(draft, put, written))
+        check_note(await self._client.get(task_path(self.task), after=token), written[0])
+
     async def record_all(self, drafts: Sequence[Draft]) -> None:
         """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""
         for draft in drafts:
-            conflict = self._client.conflict(self.id)
-            if conflict is not None:
-                raise conflict
+            self._still_ours()
             await self._send(draft)
 
     def step(self, step: str, title: str = "") -> AsyncStep:
@@ -267,6 +290,11 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         """Publish the ends of calls of a run that has lost its task."""
         for draft in drafts:
             await self._send(draft)
+
+    def _still_ours(self) -> None:
+        conflict = self._client.conflict(self.id)
+        if conflict is not None:
+            raise conflict
 
     async def _send(self, draft: Draft) -> str:
         return await self._client.send(draft, lambda put: self.core.publish(draft, put))

@@ -111,6 +111,15 @@ class RunCore:
             self._seq += draft.counted
             put(envelope(draft, self.scope, seq=self._seq if draft.counted else 0))
 
+    def publish_told(self, draft: Draft, put: Callable[[dict[str, Any]], None], ids: list[str]) -> None:
+        """``publish``, and tell the event's id."""
+
+        def keep(event: dict[str, Any]) -> None:
+            ids.append(event["id"])
+            put(event)
+
+        self.publish(draft, keep)
+
     def finish(self, step: str, result: Any) -> None:
         """A step is done."""
         self._results[step] = result

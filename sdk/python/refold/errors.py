@@ -52,6 +52,15 @@ class NewerCheckpoint(RefoldError):
         self.version = version
 
 
+class NoteConflict(RefoldError):
+    """The note is not as its writer expected: it was not overwritten. ``version`` is the one that it has."""
+
+    def __init__(self, message: str = "", *, note: str = "", version: int = 0) -> None:
+        super().__init__(message)
+        self.note = note
+        self.version = version
+
+
 class UncertainEffect(RefoldError):
     """An earlier attempt may have done this side effect: it is not repeated unless `already_done` can tell.
 

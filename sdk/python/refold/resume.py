@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from refold.errors import NewerCheckpoint, Unavailable
+from refold.errors import NewerCheckpoint, NoteConflict, Unavailable
 
 logger = logging.getLogger("refold")
 
@@ -192,11 +192,31 @@ class Resume:
             )
 
 
-def resume_path(task: str) -> str:
+def check_note(document: Mapping[str, Any], event_id: str) -> None:
+    """Raise NoteConflict when the document of a task tells that this writing of a note was one. Raises Unavailable
+    when the document is older than the writing."""
+    if not (document.get("read") or {}).get("reached", True):
+        raise Unavailable("the note is written, and whether it was a conflict is not known yet: read the task again")
+    lost = next((one for one in document.get("note_conflicts") or () if one.get("event_id") == event_id), None)
+    if lost is not None:
+        raise NoteConflict(
+            f"note {lost['note']!r} is at version {lost['found_version']}, not {lost['expected_version']}: "
+            "it was not overwritten; read it, and write it again with the version it has",
+            note=str(lost["note"]),
+            version=int(lost["found_version"]),
+        )
+
+
+def task_path(task: str) -> str:
     """Where the document of a task is; its name is one segment, whatever it contains."""
     # `.` and `..` as they are would be taken for steps on the path
     segment = quote(task, safe="") if task.strip(".") else task.replace(".", "%2E")
-    return f"/v1/tasks/{segment}/resume"
+    return f"/v1/tasks/{segment}"
+
+
+def resume_path(task: str) -> str:
+    """Where the document to go on with a task is."""
+    return f"{task_path(task)}/resume"
 
 
 def resume_params(after: str, knows: str, config: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -50,6 +50,16 @@ def plan_steps(steps: Iterable[str | Mapping[str, Any]]) -> list[dict[str, Any]]
     return [{"id": step} if isinstance(step, str) else dict(plain(step)) for step in steps]
 
 
+def note_draft(
+    key: str, content: Any, category: str, ttl_s: float | None, expected_version: int | None = None
+) -> Draft:
+    """A note; one that must not overwrite what its writer has not seen is durable before anybody goes on."""
+    data = {"key": key, "content": fit(content), **filled(category=category, ttl_s=ttl_s)}
+    if expected_version is None:
+        return Draft("note.written", data)
+    return Draft("note.written", {**data, "expected_version": expected_version}, Wait.HARD, must_pass=True)
+
+
 class Vocabulary(ABC, Generic[R]):
     """The words of a run that are one event each. Values may be any Python object (see ``refold.plain``)."""
 
@@ -89,19 +99,9 @@ class Vocabulary(ABC, Generic[R]):
         data = {"role": role, "content": fit(content), **filled(name=name, call_id=call_id)}
         return self.record(Draft("message.added", data))
 
-    def note(
-        self,
-        key: str,
-        content: Any,
-        *,
-        category: str = "",
-        ttl_s: float | None = None,
-        expected_version: int | None = None,
-    ) -> R:
-        """A keyed note of the task; with ``expected_version`` it does not overwrite a newer one."""
-        data = {"key": key, "content": fit(content)}
-        data.update(filled(category=category, ttl_s=ttl_s, expected_version=expected_version))
-        return self.record(Draft("note.written", data))
+    def note(self, key: str, content: Any, *, category: str = "", ttl_s: float | None = None) -> R:
+        """A keyed note of the task; it takes the place of the former one."""
+        return self.record(note_draft(key, content, category, ttl_s))
 
     def feedback(
         self,
