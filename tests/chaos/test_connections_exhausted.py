@@ -37,7 +37,7 @@ def test_connections_exhausted(tmp_path: Path, busy: PostgresServer) -> None:
 
     with psycopg.connect(busy.url, autocommit=True) as admin:
         name = url.rpartition("/")[2]
-        admin.execute(f"ALTER DATABASE {name} SET statement_timeout = '500ms'")  # type: ignore[arg-type]
+        admin.execute(f"ALTER DATABASE {name} SET statement_timeout = '1s'")  # type: ignore[arg-type]
 
     async def scenario() -> None:
         async with running_cluster(tmp_path, database_url=url) as cluster:

@@ -11,9 +11,10 @@ import redis
 
 from tests.chaos.cluster import Cluster, running_cluster
 from tests.chaos.killing import publish
+from tests.chaos.rounds import ALL
 from tests.chaos.workload import made_up_runs
 
-FLUSHES = 3
+FLUSHES = 3 if ALL else 2
 
 
 @pytest.mark.chaos

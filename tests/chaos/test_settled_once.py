@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance, until
 
-LIVES = 12
+LIVES = 12 if ALL else 8
 
 
 @pytest.mark.chaos

@@ -10,9 +10,10 @@ import pytest
 
 from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish_while_frozen
+from tests.chaos.rounds import ALL
 from tests.chaos.workload import made_up_runs
 
-FREEZES = 4
+FREEZES = 4 if ALL else 2
 
 
 @pytest.mark.chaos
