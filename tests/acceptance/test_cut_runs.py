@@ -33,6 +33,7 @@ from tests.contracts.engine_lab import PARTITIONS, Lab
 
 NOW = datetime(2026, 8, 1, tzinfo=UTC)
 UNCUT = "uncut"
+DIALOGUE = "message.added"
 FORMS: Mapping[str, Callable[[Run, int], Run]] = {"plain": lambda run, at: run[at:], "resumed": resumed}
 
 Owner = tuple[str, str]
@@ -193,3 +194,31 @@ def look_at_the_end(lab: CutLab, cut: list[tuple[Run, int]]) -> None:
     whole = resumes(lab, [(UNCUT, task_of(run)) for run, _ in cut])
     for form in FORMS:
         assert progress(resumes(lab, [(f"{form}-{at}", task_of(run)) for run, at in cut])) == progress(whole)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_run_without_its_dialogue_makes_the_same_progress(tmp_path: Path, name: str) -> None:
+    """A log from which every ``message.added`` is gone gives the same task, but for where in the log things stand."""
+    share = 1 if ALL else 2 * SHARE.get(name, 1)
+    runs = runs_of(name)[share // 2 :: share]
+    if not runs:
+        pytest.skip(f"no data set {name} in {DATASETS}: set REFOLD_DATASETS")
+    assert name == "relay" or any(event["type"] == DIALOGUE for run in runs for event in run)
+    lab = CutLab(tmp_path)
+    lab.publish(event for run in runs for event in of_org(run, "whole"))
+    lab.publish(
+        event for run in runs for event in of_org([raw for raw in run if raw["type"] != DIALOGUE], "without dialogue")
+    )
+    lab.fold()
+    rows = rows_of(lab)
+    for run in runs:
+        key = f"task/{task_of(run)}"
+        assert anywhere(rows["without dialogue", key]) == anywhere(rows["whole", key]), key
+
+
+def anywhere(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[bytes]:
+    """The rows without positions."""
+    return exactly(
+        (table, {name: value for name, value in row.items() if name != "n" and not name.endswith("_n")})
+        for table, row in rows
+    )
