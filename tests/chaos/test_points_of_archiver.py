@@ -10,7 +10,7 @@ from tests.chaos.rounds import every_point
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
     [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 9), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 31)],
