@@ -128,7 +128,7 @@ async def task_at(backend: Backend, folding: Folding, org: str, task: str, at: s
     """
     key = task_key(task)
     partition = partition_of(org, key, backend.partitions)
-    position = await backend.db.read(partial(_moment, org=org, key=key, partition=partition, at=at))
+    position = await backend.db.read(partial(find_foldable, org=org, key=key, partition=partition, at=at))
     letters = await _letters(backend, org, key, partition, position)
 
     def work(given_up: Callable[[], bool]) -> tuple[dict[str, Any] | None, bool]:
@@ -146,7 +146,8 @@ async def task_at(backend: Backend, folding: Folding, org: str, task: str, at: s
     return {**document, "children": children.value, "at": str(position), "read": note}
 
 
-def _moment(conn: Connection, org: str, key: str, partition: int, at: str) -> Position:
+def find_foldable(conn: Connection, org: str, key: str, partition: int, at: str) -> Position:
+    """The position that ``at`` names, as ``find_moment``; Refused, too, where too many events lead up to it."""
     position = moments.find_moment(conn, org, key, partition, at, log_id(conn))
     if queries.count_key(conn, org, key, position, MAX_EVENTS + 1) > MAX_EVENTS:
         raise Refused(

@@ -25,6 +25,7 @@ from events.errors import Refused, Transient
 from events.event import START, Position, Recorded
 from events.tokens import write_token
 from migrations import migrate
+from projections.engine import past as engine_past
 from projections.engine.discards import discarded
 from projections.engine.fold import DeadLetter, PartitionKey, Refusal
 from projections.engine.folder import PartitionFolder
@@ -37,12 +38,21 @@ from projections.queries.moments import find_moment
 from projections.queries.tasks import resume_document, task_document
 from projections.registry import PROJECTIONS
 from projections.task_state import TASK_STATE
+from services.api import history
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, event, lab_in, note, where
 from tests.contracts.streams import Made, events_of, streams
 from tests.golden_store import STORES, load
 from tests.unit.test_golden_histories import HISTORIES
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pages() -> Iterator[None]:
+    """Histories are read in several pages, so that what one page left is at hand in the next one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_past, "PAGE", 3)
+        yield
 
 
 class Stand(NamedTuple):
@@ -101,7 +111,7 @@ def check(lab: Lab, store: GenerationStore, found: Sequence[Stand]) -> None:
         assert told(past.letters) == stand.letters, stand.position
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(streams(40))
 def test_any_key_at_any_position_is_what_the_fold_had_there(stream: list[Made]) -> None:
     """Duplicates, conflicts, late, unknown, newer and broken events, and discards: all count as in the live fold."""
@@ -207,6 +217,16 @@ def test_what_killed_processes_is_not_tried_again(lab: Lab) -> None:
     # and what was discarded since is not, either, though no letter tells of it any more
     lab.archive(discard("d", "t1", "e2"))
     assert contents(fold_past(projection, lab.log, owner, positions[-1])) == [1]
+
+
+def test_a_history_that_is_too_long_for_one_answer_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = lab.archive(*(note(f"e{i}", "t1", "n", i) for i in range(5)))
+    monkeypatch.setattr(history, "MAX_EVENTS", 3)
+    find = partial(history.find_foldable, org="default", key="task/t1", partition=where("t1"))
+    assert lab.log.read_now(partial(find, at=str(positions[2]))) == positions[2]
+    with pytest.raises(Refused, match=r"more than 3 events up to 1-3.*timeline") as refused:
+        lab.log.read_now(partial(find, at=str(positions[3])))
+    assert refused.value.code == "too_long"
 
 
 def test_another_organisation_or_key_has_no_part_in_it(lab: Lab) -> None:
