@@ -210,7 +210,7 @@ def _note(draft: Draft, thread: dict[str, Any], refs: list[tuple[Any, ...]]) -> 
     """Remember the rows that the event added."""
     if refs:
         thread["entries"] += 1
-        draft.edit("thread_entries", thread["entries"])["rows"] = [list(ref) for ref in refs]
+        draft.add("thread_entries", thread["entries"])["rows"] = [list(ref) for ref in refs]
 
 
 def _pruned(draft: Draft, thread: dict[str, Any], payload: ThreadPruned) -> None:
