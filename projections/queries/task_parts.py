@@ -86,9 +86,15 @@ class Parts:
         parents = [short(run["run"]) for run in runs]
         if not parents:
             return []
-        found = self._conn.execute(_CHILDREN, {"of_org": self._org, "of_key": self.key, "parents": parents})
-        latest = {str(row["key"]): _child({str(name): row[name] for name in row}) for row in found.mappings()}
-        return list(latest.values())
+        of = {"of_org": self._org, "parents": parents}
+        # two plain steps and not one join: it must take the index on parents whatever a store knows of its tables
+        parent_of = {str(key): parent for key, parent in self._conn.execute(_CHILD_KEYS, of) if key != self.key}
+        keys = sorted(parent_of)[:MAX_HISTORY]
+        if not keys:
+            return []
+        found = self._conn.execute(_CHILDREN, {"of_org": self._org, "keys": keys}).mappings()
+        latest = {str(row["key"]): {str(name): row[name] for name in row} for row in found}
+        return [_child(latest[key] | {"parent_run": parent_of[key]}) for key in keys if key in latest]
 
     def workbench(self) -> Document | None:
         """What the current work has at hand; None when there is nothing."""
@@ -130,29 +136,24 @@ class Parts:
         ]
 
 
-_CHILD, _CURRENT = t.RUNS.alias("child"), t.RUNS.alias("current_run")
+_CHILD_KEYS = select(t.RUNS.c.key, t.RUNS.c.parent_run).where(
+    t.RUNS.c.org == bindparam("of_org"),
+    # a literal, or SQLite does not see that the partial index applies
+    t.RUNS.c.parent != literal_column("''"),
+    t.RUNS.c.parent.in_(bindparam("parents", expanding=True)),
+)
 _CHILDREN = (
     select(
-        _CHILD.c.key, _CHILD.c.parent_run, t.TASKS.c.run, t.TASKS.c.attempt, t.TASKS.c.status, t.TASKS.c.goal,
-        t.TASKS.c.agent, t.TASKS.c.detail, t.TASKS.c.last_time, _CURRENT.c.result,
+        t.TASKS.c.key, t.TASKS.c.run, t.TASKS.c.attempt, t.TASKS.c.status, t.TASKS.c.goal, t.TASKS.c.agent,
+        t.TASKS.c.detail, t.TASKS.c.last_time, t.RUNS.c.result,
     )
-    .join(t.TASKS, and_(t.TASKS.c.org == _CHILD.c.org, t.TASKS.c.key == _CHILD.c.key))
     .outerjoin(
-        _CURRENT,
-        and_(
-            _CURRENT.c.org == _CHILD.c.org, _CURRENT.c.key == _CHILD.c.key, _CURRENT.c.attempt == t.TASKS.c.attempt
-        ),
+        t.RUNS,
+        and_(t.RUNS.c.org == t.TASKS.c.org, t.RUNS.c.key == t.TASKS.c.key, t.RUNS.c.attempt == t.TASKS.c.attempt),
     )
-    .where(
-        _CHILD.c.org == bindparam("of_org"),
-        # a literal, or SQLite does not see that the partial index applies
-        _CHILD.c.parent != literal_column("''"),
-        _CHILD.c.parent.in_(bindparam("parents", expanding=True)),
-        _CHILD.c.key != bindparam("of_key"),
-    )
-    .order_by(_CHILD.c.key, _CHILD.c.attempt)
-    .limit(MAX_HISTORY)
+    .where(t.TASKS.c.org == bindparam("of_org"), t.TASKS.c.key.in_(bindparam("keys", expanding=True)))
 )  # fmt: skip
+"""The tasks of those keys, each with what its current run handed on."""
 
 
 def head_of(task: str, head: Mapping[str, Any]) -> Document:
