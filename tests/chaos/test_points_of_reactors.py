@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.rounds import every_point
+from tests.chaos.rounds import ALL, every_point
 
 
 @pytest.mark.chaos
@@ -16,7 +16,7 @@ from tests.chaos.rounds import every_point
     [
         ("sqlite", "SIGKILL", 40),
         ("sqlite", "SIGSTOP", 99),
-        ("postgresql", "SIGKILL", 70),
+        pytest.param("postgresql", "SIGKILL", 70, marks=pytest.mark.skipif(not ALL, reason="`make soak` runs it")),
         ("postgresql", "SIGSTOP", 130),
     ],
 )
