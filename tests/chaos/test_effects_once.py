@@ -8,13 +8,19 @@ the ledger itself can hold it back then, which is why it has to do with the bank
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
+import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+import httpx
 import pytest
 from refold import Refold
 
@@ -22,7 +28,7 @@ from tests.chaos.bank import BankServer
 from tests.chaos.nursery import FAILED, LOST, Nursery
 from tests.chaos.paying_agent import QUICK, chosen, pages
 from tests.chaos.rounds import ALL
-from tests.instance import Instance, running_instance
+from tests.instance import REFOLD, ROOT, Instance, environment, running_instance
 
 STEPS = {"sync": ("order", "pay", "print", "tell"), "async": ("pay", "print")}
 EFFECTS = {"sync": (2, 2), "async": (1, 1)}
@@ -160,3 +166,60 @@ def test_what_cannot_be_asked_for_is_done_at_most_once(world: World) -> None:
         assert (ends[-1], len(in_doubt)) in ((0, 0), (FAILED, 1)), calls
         assert ends[-1] == FAILED or len(keys) == 2
     assert {0, FAILED} == set(ends), "both happen"
+
+
+class Backend:
+    """``refold up`` at a fixed port: agents that live find it there again after it was killed. A ``with`` block."""
+
+    def __init__(self, data: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = data
+
+    def __enter__(self) -> Backend:
+        self.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end(signal.SIGTERM)
+
+    def start(self) -> None:
+        """And wait until it is ready."""
+        command = [*REFOLD, "up", "--data", str(self.data), "--http", str(self.port)]
+        with self.data.with_suffix(".log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=ROOT)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith(b"ready "), self.data.with_suffix(".log").read_text()
+
+    def end(self, signum: signal.Signals) -> None:
+        """End it by a signal."""
+        self.process.send_signal(signum)
+        self.process.communicate(timeout=60)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_killed_together_with_the_backend(tmp_path: Path) -> None:
+    """Invariant 1: an agent that finds no backend does no effect; whoever is killed first, each effect lands once."""
+    dice = random.Random(7)
+    with (
+        Backend(tmp_path / "data") as backend,
+        BankServer() as bank,
+        Nursery() as nursery,
+        httpx.Client(base_url=backend.url, timeout=60, trust_env=False) as http,
+    ):
+        world = World(Instance(backend.data, backend.url, backend.process, http), bank, nursery, tmp_path)
+        for number in range(12 if ALL else 1):
+            task = f"both-{number}"
+            for _ in range(2):
+                life = nursery.live(**world.job(task, at=dice.randrange(20, 80)))
+                time.sleep(dice.uniform(0, 1))
+                backend.end(signal.SIGKILL)
+                backend.start()
+                assert nursery.end_of(life) in (0, FAILED, -signal.SIGKILL)
+            assert world.life(task) == 0
+            world.check(task)
+        verified = world.instance.refold("verify")
+        assert verified.returncode == 0, verified.stdout.decode()
