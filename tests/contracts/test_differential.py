@@ -78,7 +78,11 @@ def test_a_long_stream_fills_every_table(stores: Stores) -> None:
     assert counts["dead_letters"] > counts["parked"] > 0
 
 
-@pytest.mark.parametrize(("format", "folder"), [("swe-agent", "swe-agent"), ("chat", "tau-bench-airline")])
+@pytest.mark.parametrize(
+    ("stores", "format", "folder"),
+    [("postgresql", "swe-agent", "swe-agent"), ("sqlite", "chat", "tau-bench-airline")],
+    indirect=["stores"],
+)
 def test_recorded_runs(stores: Stores, format: str, folder: str) -> None:
     """What real agents did."""
     path = DATASETS / folder
