@@ -51,6 +51,7 @@ bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
 
 soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time, and every point of the first round
+	REFOLD_CHAOS_ALL=1 $(BIN)/python -m pytest tests/acceptance/test_cut_runs.py
 	@every=1; for round in $$(seq $(ROUNDS)); do echo "== round $$round"; \
 	  REFOLD_CHAOS_ALL=$$every $(BIN)/python -m pytest -m chaos || exit 1; every=; done
 
