@@ -1,6 +1,7 @@
 """Reads of threads: a checkpoint with its values and writes, and lists of checkpoints, the newest first.
 
-A newer checkpoint has a greater id: that is what runtimes promise. Documents hold values as they came, in base64.
+A newer checkpoint has a greater id, which has at most 96 bytes: that is what runtimes promise. Documents hold values as
+they came, in base64.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from projections.threads import CHECKPOINTS, THREADS, VALUES, WRITES, version_ke
 
 _MANY = 500
 """Values asked for in one statement: stores limit its parameters."""
+
+_SOME = 100
+"""Rows that are fetched at once while a list is filtered."""
 
 _THREAD = len(thread_task(""))
 
@@ -49,7 +53,7 @@ def thread_document(
         return None
     c = CHECKPOINTS.c
     here = select(CHECKPOINTS).where(c.org == org, c.key == key, c.namespace_key == short(namespace))
-    row = conn.execute(here.order_by(c.checkpoint.desc()).limit(1)).mappings().first()
+    row = conn.execute(here.order_by(c.checkpoint_key.desc()).limit(1)).mappings().first()
     head = row["checkpoint"] if row is not None else ""
     if checkpoint is not None and checkpoint != head:
         row = conn.execute(here.where(c.checkpoint_key == short(checkpoint))).mappings().first()
@@ -65,7 +69,7 @@ def list_checkpoints(conn: Connection, org: str, wanted: Wanted, limit: int) -> 
 
 def place(document: Document) -> list[str]:
     """The place of a checkpoint in every list."""
-    return [document["checkpoint"], task_key(thread_task(document["thread"])), document["namespace"]]
+    return [short(document["checkpoint"]), task_key(thread_task(document["thread"])), short(document["namespace"])]
 
 
 def checkpoint_document(conn: Connection, row: Document) -> Document:
@@ -83,8 +87,8 @@ def checkpoint_document(conn: Connection, row: Document) -> Document:
 def _rows(conn: Connection, org: str, wanted: Wanted) -> Iterator[Document]:
     c = CHECKPOINTS.c
     query: Select[Any] = select(CHECKPOINTS).where(c.org == org, *_conditions(wanted))
-    ordered = query.order_by(c.checkpoint.desc(), c.key, c.namespace)
-    for row in conn.execution_options(yield_per=100).execute(ordered).mappings():
+    ordered = query.order_by(c.checkpoint_key.desc(), c.key, c.namespace_key).execution_options(yield_per=_SOME)
+    for row in conn.execute(ordered).mappings():
         yield dict(row)
 
 
@@ -97,13 +101,13 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     if wanted.checkpoint is not None:
         yield c.checkpoint_key == short(wanted.checkpoint)
     if wanted.before is not None:
-        yield c.checkpoint < wanted.before
+        yield c.checkpoint_key < short(wanted.before)
     if isinstance(run_id := (wanted.metadata or {}).get("run_id"), str):
         yield c.run_id == run_id
     if wanted.beyond is not None:
         checkpoint, key, namespace = wanted.beyond
-        later = tuple_(c.key, c.namespace) > tuple_(key, namespace)
-        yield (c.checkpoint < checkpoint) | ((c.checkpoint == checkpoint) & later)
+        later = tuple_(c.key, c.namespace_key) > tuple_(key, namespace)
+        yield (c.checkpoint_key < checkpoint) | ((c.checkpoint_key == checkpoint) & later)
 
 
 def _fits(metadata: Document, wanted: Document | None) -> bool:

@@ -68,7 +68,7 @@ class Courier:
             if self._closed:
                 raise RefoldError("this client is closed")
             self._waiting.append(parcel)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # a forked process has none of its parent's threads
                 self._thread = threading.Thread(target=self._work, name="refold-courier", daemon=True)
                 self._thread.start()
             self._ready.notify()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import threading
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -82,10 +83,10 @@ class DirectTransport:
         return response.status, response.read(), response.headers.get("retry-after", "")
 
     def _connection(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        pid, connection = getattr(self._local, "connection", (0, None))
+        if connection is None or pid != os.getpid():  # a forked process leaves its parent's connection alone
             connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-            self._local.connection = connection
+            self._local.connection = os.getpid(), connection
             with self._lock:
                 self._all.append(connection)
         return connection
