@@ -13,9 +13,7 @@ from services.cli.output import hint, one_line, piped, print_json, print_lines, 
 
 At = Annotated[
     str | None,
-    typer.Option(
-        "--at", metavar="POSITION", help="As it stood after this log position, or the event of this id."
-    ),
+    typer.Option("--at", metavar="POSITION", help="As it stood after this log position, or the event of this id."),
 ]
 Events = Annotated[bool, typer.Option("--history", help="Instead: its events, each with its position.")]
 
@@ -51,7 +49,10 @@ def checkpoints(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the checkpoints that a task keeps, the newest first; or print the data of one."""
+    """List the checkpoints that a task keeps, the newest first.
+
+    Or print the data of one.
+    """
     path = f"/v1/tasks/{segment(task)}/checkpoints"
     with connected(data, url) as client:
         if checkpoint is not None:
