@@ -33,7 +33,8 @@ demo: setup  ## a small agent runs, is killed, resumes; its state is refolded an
 	$(BIN)/refold demo
 
 test: setup  ## every test
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m compileall -q events projections services migrations sdk/python  # for the processes that tests start
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff, mypy --strict, the import rules
 	$(BIN)/ruff check .
