@@ -354,6 +354,7 @@ def test_doctor_tells_what_is_there_and_what_is_wrong(tmp_path: Path) -> None:
         "Redis",
         "SQLite",
         "store",
+        "connections",
         "port",
         "promises",
         "embeddings",
