@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
 from refold import Conflict
 from refold.integrations.langgraph import RefoldSaver
 
@@ -34,6 +32,9 @@ def effect(ledger: Path, name: str) -> dict[str, list[str]]:
 
 
 def build(ledger: Path, saver: RefoldSaver, thread: str, kill: str) -> Any:
+    from langgraph.graph import END, START, StateGraph
+    from langgraph.types import interrupt
+
     def node(name: str) -> Any:
         def work(state: State) -> dict[str, list[str]]:
             if kill == name:
@@ -77,28 +78,30 @@ def main() -> None:
     ledger = Path(given.ledger)
     config = {"configurable": {"thread_id": given.thread}}
     with RefoldSaver(given.url) as saver:
+        if given.mode == "race":
+            print(race(saver, config, ledger), flush=True)
+            return
         graph = build(ledger, saver, given.thread, "ask" if given.mode in ("ask", "answer") else given.kill)
-        match given.mode:
-            case "start" | "ask":
-                out = graph.invoke({"done": []}, config, durability="sync")
-            case "resume":
-                out = graph.invoke(None, config, durability="sync")
-            case "answer":
-                out = graph.invoke(Command(resume="yes"), config, durability="sync")
-            case _:
-                out = race(graph, saver, config, ledger)
-        print(out, flush=True)
+        print(graph.invoke(told(given.mode), config, durability="sync"), flush=True)
 
 
-def race(graph: Any, saver: RefoldSaver, config: Any, ledger: Path) -> Any:
+def told(mode: str) -> Any:
+    """What the graph is invoked with."""
+    if mode == "answer":
+        from langgraph.types import Command
+
+        return Command(resume="yes")
+    return None if mode == "resume" else {"done": []}
+
+
+def race(saver: RefoldSaver, config: Any, ledger: Path) -> Any:
     """Take one step from the state that all racers saw."""
-    head = graph.get_state(config).config
+    found = saver.get_tuple(config)
+    assert found is not None
     with ledger.open("a") as file:
         file.write("here\n")
     while not ledger.with_suffix(".go").exists():
         time.sleep(0.02)
-    found = saver.get_tuple({"configurable": {**head["configurable"]}})
-    assert found is not None
     checkpoint = {**found.checkpoint, "id": f"{found.checkpoint['id']}-{os.getpid()}"}
     try:
         return "won", saver.put(found.config, checkpoint, {"source": "loop", "step": 99}, {})  # type: ignore[arg-type]

@@ -98,6 +98,7 @@ def test_the_first_write_of_an_index_stays_but_the_last_error_does() -> None:
     ]
 
 
+@settings(max_examples=20)
 @given(cut=st.integers(1, 60), batch=st.integers(1, 9))
 def test_a_checkpoint_in_parts_is_the_same_checkpoint(cut: int, batch: int) -> None:
     data = advanced("c1", a='grüße 👩‍👩‍👧 \\ "')
@@ -188,7 +189,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps)
 def test_the_memo_says_what_a_read_would(steps: list[tuple[bool, set[str], int, str]]) -> None:
     memo, said = Memo(), []
