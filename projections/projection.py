@@ -22,6 +22,9 @@ WAS = "was"
 Until a renamed read model is rebuilt, its reads are served from the tables of the former code by it.
 """
 
+UNREAD = "unread"
+"""Key in the ``info`` of a table whose rows ``apply`` puts and never asks for, so that none is kept in memory."""
+
 Row = Mapping[str, Any]
 """One row without its ``org`` and ``key`` columns, which the engine knows. Never changed in place: put a new one."""
 
@@ -109,11 +112,14 @@ class Projection:
     cache_rows: int | None = None
 
 
-def read_model_table(metadata: MetaData, name: str, *columns: Column[Any], was: str | tuple[str, ...] = ()) -> Table:
+def read_model_table(
+    metadata: MetaData, name: str, *columns: Column[Any], was: str | tuple[str, ...] = (), unread: bool = False
+) -> Table:
     """A table whose rows belong to a key: ``org`` and ``key`` lead its primary key, ``columns`` follow.
 
     Columns marked ``primary_key=True`` complete the primary key. Use Text, BigInteger, Double, Boolean and ``Json``.
-    ``was``: what it was called before; for a column, ``info={"was": "former_name"}``.
+    ``was``: what it was called before; for a column, ``info={"was": "former_name"}``. ``unread``: ``apply`` only puts
+    its rows and never asks for one (histories, large values): then none is kept in memory, and asking is an error.
     """
     owner = (Column("org", Text, primary_key=True), Column("key", Text, primary_key=True))
-    return Table(name, metadata, *owner, *columns, info={WAS: was} if was else {})
+    return Table(name, metadata, *owner, *columns, info={WAS: was, UNREAD: unread})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from projections.engine.shapes import RowKey
@@ -20,11 +20,13 @@ class RowCache:
     """Committed rows by name, at most ``capacity`` of them between batches; the least recently written go first.
 
     ``complete`` says that every row there is stands here (the partition was empty when its owner began, and nothing
-    was evicted): what is not here then needs no SELECT to be known absent.
+    was evicted): what is not here then needs no SELECT to be known absent. Rows of ``unread`` tables are never kept:
+    nobody asks for them.
     """
 
-    def __init__(self, capacity: int, *, complete: bool = False) -> None:
+    def __init__(self, capacity: int, *, complete: bool = False, unread: Collection[str] = ()) -> None:
         self.capacity = capacity
+        self._unread = unread
         self.complete = complete
         self._rows: dict[RowKey, Row | None] = {}
 
@@ -41,8 +43,10 @@ class RowCache:
 
     def learn(self, rows: Mapping[RowKey, Row | None]) -> None:
         """Take over what the store said, or what a commit has just written there (None: no such row)."""
-        mine = self._rows
+        mine, unread = self._rows, self._unread
         for name, row in rows.items():
+            if name[0] in unread:
+                continue
             mine.pop(name, None)
             if row is not None or not self.complete:
                 mine[name] = row

@@ -17,7 +17,7 @@ from events.errors import NewerVersion, Transient
 from events.event import Event, Position, Recorded
 from events.strict_json import clean_text
 from projections.engine.cache import UNKNOWN, RowCache, Unknown
-from projections.engine.shapes import RowKey, Shape
+from projections.engine.shapes import RowKey, Shape, unread_tables
 from projections.projection import Projection, Put, Row
 
 PartitionKey = tuple[str, str]
@@ -116,6 +116,7 @@ class Fold:
         self._refused = refused or {}
         self._blamed = blamed
         self._result = Folded()
+        self._unread = unread_tables(shapes)
         self._org = ""
         self._key = ""
 
@@ -138,6 +139,8 @@ class Fold:
 
     def get(self, table: str, *pk: object) -> Row | None:
         """``Rows.get`` of the event being applied (see ``projections.projection.Rows``)."""
+        if table in self._unread:
+            raise KeyError(f"table {table!r} is unread: rows of it are put, never asked for")
         name = (table, self._org, self._key, *pk)
         changed = self._result.rows.get(name, UNKNOWN)
         if not isinstance(changed, Unknown):

@@ -16,7 +16,7 @@ from projections.engine import checkpoints, repair
 from projections.engine.cache import RowCache
 from projections.engine.checkpoints import Claim
 from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, Refusal, Stumbled
-from projections.engine.shapes import RowKey
+from projections.engine.shapes import RowKey, unread_tables
 from projections.engine.source import DenseReader, Source
 from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write
 
@@ -65,7 +65,7 @@ class PartitionFolder:
         self._batch = batch
         own = store.projection.cache_rows
         most = cache_rows if own is None else min(own, cache_rows)
-        self._cache = RowCache(most, complete=claim.position < Position(1, 0))
+        self._cache = RowCache(most, complete=claim.position < Position(1, 0), unread=unread_tables(store.shapes))
         self._refused = dict(refused or {})
         self._patience = self._patience_left = patience
         self._stumbles: dict[tuple[Position, str], int] = {}

@@ -28,7 +28,7 @@ from projections.engine.cache import RowCache
 from projections.engine.discards import REFUSAL
 from projections.engine.fold import DeadLetter, Fold, PartitionKey, Refusal
 from projections.engine.repair import DISCARDED, UNFOLDABLE, discard_of
-from projections.engine.shapes import RowKey, Shape, shapes_of
+from projections.engine.shapes import RowKey, Shape, shapes_of, unread_tables
 from projections.engine.store import write_letters, write_rows
 from projections.projection import Projection, Row
 
@@ -68,7 +68,8 @@ def fold_past(
     discards = log.read_now(lambda conn: _discards(conn, projection, owner, upto))
     refused = {one.position: Refusal(one.cause, one.error) for one in letters if one.cause in UNFOLDABLE}
     refused.update(discards.after)
-    shapes, rows_at_hand = _shapes(projection), RowCache(0, complete=True)
+    shapes = _shapes(projection)
+    rows_at_hand = RowCache(0, complete=True, unread=unread_tables(shapes))
     past, parked = Past(projection), set[PartitionKey]()
     for page in _pages(log, owner, upto):
         if given_up():

@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
 
 from events.errors import SetupError
-from projections.projection import Json, Projection, Row, json_text
+from projections.projection import UNREAD, Json, Projection, Row, json_text
 
 RowKey = tuple[Any, ...]
 """``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
@@ -38,6 +38,7 @@ class Shape:
     def __init__(self, table: Table, *, strict: bool = False) -> None:
         self.table = table
         self.name = str(table.name)
+        self.unread = bool(table.info.get(UNREAD))
         keys = [str(column.name) for column in table.primary_key.columns]
         if keys[:2] != ["org", "key"]:
             raise SetupError(f"table {table.name}: its primary key begins with org and key; use read_model_table")
@@ -122,6 +123,11 @@ class Shape:
 def shapes_of(projection: Projection, *, strict: bool = False) -> dict[str, Shape]:
     """Shapes of a projection's tables by name."""
     return {str(table.name): Shape(table, strict=strict) for table in projection.tables}
+
+
+def unread_tables(shapes: Mapping[str, Shape]) -> frozenset[str]:
+    """Names of the tables whose rows no fold asks for."""
+    return frozenset(name for name, shape in shapes.items() if shape.unread)
 
 
 _LOADS: dict[type | None, Callable[[Any], Any]] = {None: orjson.loads, bool: bool}

@@ -247,6 +247,7 @@ DECISIONS = read_model_table(
     text("run"),
     text("time"),
     flag("late"),
+    unread=True,
 )
 
 NOTES = read_model_table(
@@ -280,6 +281,7 @@ NOTE_CONFLICTS = read_model_table(
     text("time"),
     count("epoch"),
     count("n"),
+    unread=True,
 )
 
 SNAPSHOTS = read_model_table(
@@ -298,6 +300,7 @@ SNAPSHOTS = read_model_table(
     count("size_bytes"),  # of the data
     text("data"),  # JSON text, never re-ordered: it comes back as it was
     was="checkpoint",
+    unread=True,
 )
 
 FEEDBACK = read_model_table(
@@ -340,6 +343,7 @@ LATE_EVENTS = read_model_table(
     text("time"),
     count("epoch"),
     count("n"),
+    unread=True,
 )
 
 TABLES = (
