@@ -22,7 +22,7 @@ from services.importers.run import ImportedRun
 from tests.contracts.engine_lab import Lab
 from tests.contracts.naive import naive_fold
 from tests.contracts.owners import dump_of, live_together, whole_log
-from tests.contracts.streams import Made, events_of, streams
+from tests.contracts.streams import TEMPLATES, Made, events_of, streams
 
 DATASETS = Path(os.environ.get("REFOLD_DATASETS") or Path(__file__).resolve().parents[3] / "shared" / "data")
 ALL = list(PROJECTIONS.values())
@@ -69,7 +69,13 @@ def test_a_long_stream_fills_every_table(stores: Stores) -> None:
     dice = random.Random(1)
     how = ["plain"] * 40 + ["again", "conflict", "unknown", "newer", "broken", "discard"]
     stream = [
-        Made(dice.choice(how), dice.randrange(42), dice.randrange(9), dice.randrange(10**4), dice.randrange(30))
+        Made(
+            dice.choice(how),
+            dice.randrange(len(TEMPLATES)),
+            dice.randrange(9),
+            dice.randrange(10**4),
+            dice.randrange(30),
+        )
         for _ in range(400)
     ]
     counts = check(stores, events_of(stream, [projection.name for projection in ALL]), dice)
