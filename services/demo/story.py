@@ -39,7 +39,7 @@ PROJECTIONS = {**SHIPPED, "task_state": replace(task_state, version=task_state.v
 '''
 
 
-_OF_THE_READING = ("age_s", "stale", "read")
+_OF_THE_READING = ("stale", "verify_again", "read")
 
 
 class Story:
