@@ -20,7 +20,8 @@
 Dialogue (``message.added``) is not handled, so progress cannot depend on it. An event after the end of its run is kept
 and marked late: it undoes nothing, but a step or call that it reports done is done. A resumed run finds calls without
 a result by ``status = in_flight``; that they were interrupted follows at read time from their run being over.
-Any order of arrival merges to the same state, except where the order itself is the information.
+Any order of arrival merges to the same state, except where the order itself is the information: of changes to one thing
+(plans, notes of a key, ends of a step that had several), and of a run's end against what that run says after it.
 """
 
 from __future__ import annotations

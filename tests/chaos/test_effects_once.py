@@ -221,5 +221,6 @@ def test_killed_together_with_the_backend(tmp_path: Path) -> None:
                 assert nursery.end_of(life) in (0, FAILED, -signal.SIGKILL)
             assert world.life(task) == 0
             world.check(task)
-        verified = world.instance.refold("verify")
-        assert verified.returncode == 0, verified.stdout.decode()
+        if ALL:
+            verified = world.instance.refold("verify")
+            assert verified.returncode == 0, verified.stdout.decode()
