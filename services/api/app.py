@@ -34,7 +34,8 @@ from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
 
-_DESCRIPTION = """Publish what agents do; read what it means: task state, memory cards, settlements, beliefs.
+_DESCRIPTION = """Publish what agents do; read what it means: task state, memory cards, settlements, beliefs;
+keep threads of checkpoints, and items.
 
 Names in paths are percent-encoded as one segment. Errors are problem documents (RFC 9457). Lists are pages: `limit`,
 `cursor`, `next_cursor`. A publish answers with a position token; a read takes it as `after` and waits until it has
