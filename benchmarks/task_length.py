@@ -75,13 +75,13 @@ def turns(log: Database, folder: PartitionFolder, length: int) -> tuple[list[flo
     return sides
 
 
-def look_back(log: Database, upto: Position) -> tuple[float, int]:
-    """Seconds that the long task's document at a position takes, and how many events it was made of."""
-    began = time.perf_counter()
+def look_back(log: Database, upto: Position) -> tuple[float, float, int]:
+    """Seconds that the long task's document at a position takes, of the processor and by the clock; its events."""
+    worked, began = time.process_time(), time.perf_counter()
     past = fold_past(TASK_STATE, log, ("default", "task/long"), upto)
     with in_memory(past) as conn:
         assert task_document(conn, "default", "long", now=datetime.now(UTC)) is not None
-    return time.perf_counter() - began, past.events
+    return time.process_time() - worked, time.perf_counter() - began, past.events
 
 
 def _catch_up(folder: PartitionFolder) -> None:
@@ -103,9 +103,13 @@ def measure(name: str, stores: Stores, length: int) -> None:
         f"ratio {long / short:.2f} (target <= {TARGET})"
     )
     whole = log.read_now(lambda conn: queries.read_key(conn, "default", "task/long", START, 1_000_000))
-    for place, upto in (("its middle", whole[len(whole) // 2]), ("its end", whole[-1])):
-        seconds, events = min(look_back(log, upto.position) for _ in range(3))
-        print(f"{name}: the task's state at {place}: {seconds * 1000:,.0f} ms for {events:,} events")
+    moments = (("event 5,000", 4_999), ("its middle", len(whole) // 2), ("its end", -1))
+    for place, upto in ((place, whole[at].position) for place, at in moments):
+        work, wait, events = (min(measured) for measured in zip(*(look_back(log, upto) for _ in range(3)), strict=True))
+        print(
+            f"{name}: the task's state at {place}, {events:,} events: {wait * 1000:,.0f} ms, "
+            f"{work * 1000:,.0f} ms of them the processor's"
+        )
     store.db.close()
     log.close()
 
