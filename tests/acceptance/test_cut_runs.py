@@ -43,7 +43,7 @@ OF_ATTEMPTS = frozenset(("runs", "late_events"))
 """Tables that tell of attempts, and of what came after an attempt was over, rather than of the task."""
 
 ALL = bool(os.environ.get("REFOLD_CHAOS_ALL"))
-SHARE = {"tau-bench-airline": 4, "relay": 5, "memorybank": 4}
+SHARE = {"tau-bench-airline": 6, "relay": 9, "memorybank": 4}
 """Of so many runs of a set, by length, one is cut; all of them with REFOLD_CHAOS_ALL."""
 
 SHOWN = 12

@@ -22,7 +22,9 @@ import httpx
 import refold
 from refold import AsyncRefold, Policy, Refold
 
-QUICK = Policy(flush_s=0.02, backoff_s=0.05, backoff_max_s=0.2)
+QUICK = Policy(flush_s=0.2, backoff_s=0.05, backoff_max_s=0.2)
+"""Sends late what nobody waits for, so that a kill finds it unsent; and tries again soon."""
+
 TIMEOUT_S = 20.0
 STEPS = ("order", "pay", "print", "tell")
 SDK = str(Path(refold.__file__).parent)

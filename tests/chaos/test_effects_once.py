@@ -94,7 +94,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("agent", "stride", "deep"), [("sync", 20, False), ("async", 18, False), ("sync", 4000, True)])
+@pytest.mark.parametrize(("agent", "stride", "deep"), [("sync", 20, False), ("async", 24, False), ("sync", 4000, True)])
 def test_killed_between_any_two_lines(world: World, agent: str, stride: int, deep: bool) -> None:
     """C20: killed there, then killed as far on again, then left alone; ``deep``, inside the SDK as well."""
     lines = world.lines(agent, deep=deep)
