@@ -85,7 +85,8 @@ class Projector:
         self.stale: set[str] = set()
         self._stores = stores
         self._log = log
-        self._source = Shared(ArchiveSource(log)) if len(projections) > 1 else ArchiveSource(log)
+        # half a poll: a poll asks the archive, whatever was heard of it
+        self._source = Shared(ArchiveSource(log), poll_s / 2)
         self._batch = batch
         self._cache_rows = cache_rows
         self._ttl_s = lease_ttl_s
@@ -124,6 +125,7 @@ class Projector:
 
     def wake(self, partition: int) -> None:
         """The archive of this partition has advanced. Cheap; never blocks."""
+        self._source.moved(partition)
         for served in self._served.values():
             if partition in served.workers:
                 served.workers[partition].wake()

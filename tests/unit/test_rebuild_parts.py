@@ -150,7 +150,7 @@ def test_another_partition_is_another_question() -> None:
 
 def test_readers_on_threads_share_what_one_of_them_reads() -> None:
     log = Log()
-    source = Shared(log)
+    source = Shared(log, 60)
     with ThreadPoolExecutor(8) as threads:
         for after in range(0, SIZE, 5):
             batches = list(threads.map(lambda _, after=after: source.read(0, at(after), 5), range(8)))
@@ -160,9 +160,52 @@ def test_readers_on_threads_share_what_one_of_them_reads() -> None:
     assert log.given == list(range(SIZE)), "each event is read once"
 
 
+def test_readers_at_the_end_ask_again_when_it_moves_or_after_a_while() -> None:
+    log = Log()
+    whole, log.entries = log.entries, log.entries[:6]
+    source = Shared(log, 60)
+    for _ in range(3):  # three readers that were woken by the same events
+        assert len(source.read(0, at(4), 5)) == 2
+        assert source.read(0, at(6), 5) == ()
+    assert log.given == [4, 5]
+    log.entries = whole
+    assert source.read(0, at(6), 5) == (), "nobody has said that it goes on"
+    source.moved(1)
+    assert source.read(0, at(6), 5) == ()
+    source.moved(0)
+    assert len(source.read(0, at(6), 5)) == 5
+
+
+def test_what_moves_during_a_read_is_asked_for_again() -> None:
+    """The archive advances, and says so, after the read has looked and before it is remembered."""
+
+    class Moving(Log):
+        def read(self, partition: int, after: Position, limit: int, upto: Position | None = None) -> Sequence[Archived]:
+            found = super().read(partition, after, limit, upto)
+            if len(self.entries) < SIZE:
+                self.entries = whole
+                source.moved(0)
+            return found
+
+    log = Moving()
+    whole, log.entries = log.entries, log.entries[:6]
+    source = Shared(log, 60)
+    assert [len(source.read(0, at(n), 10)) for n in (0, 6)] == [6, 10]
+
+
+def test_an_end_is_believed_for_a_while_only() -> None:
+    log = Log()
+    whole, log.entries = log.entries, log.entries[:6]
+    source = Shared(log, 0.05)
+    assert len(source.read(0, at(6), 5)) == 0
+    log.entries = whole
+    time.sleep(0.06)
+    assert len(source.read(0, at(6), 5)) == 5
+
+
 def test_a_batch_with_much_in_it_is_not_kept() -> None:
     log = Log()
-    source = Shared(log, most_chars=sum(archived.size for archived in log.entries[:5]) - 1)
+    source = Shared(log, 60, most_chars=sum(archived.size for archived in log.entries[:5]) - 1)
     for limit in (5, 5, 4, 4):
         assert len(source.read(0, START, limit)) == limit
     assert log.given == [*range(5), *range(5), *range(4)], "only the small one is remembered"
