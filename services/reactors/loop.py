@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -60,7 +61,9 @@ class ReactorLoop:
         await self.db.write(lambda conn: introduce(conn, self.reactors))
         try:
             while not stopping.is_set():
-                mine = await self.db.write(lambda conn: self._share(conn, sorted(by_unit)))
+                # apart, so that each transaction locks leases in one order: or PostgreSQL ends one as a deadlock
+                held = await self.db.write(self._renew)
+                mine = await self.db.write(partial(self._share, units=sorted(by_unit), held=held))
                 await self._give_up([unit for unit in self._running if unit not in mine or self._ended(unit)])
                 for unit in mine - self._running.keys():
                     self._start(unit, by_unit[unit], slots[by_unit[unit].name])
@@ -76,11 +79,14 @@ class ReactorLoop:
             if partition is None or of == partition:
                 running.wake.set()
 
-    def _share(self, conn: Connection, units: Sequence[Unit]) -> set[Unit]:
-        """The units that are this process's now: those held already, up to the fair share, and free ones up to it."""
+    def _renew(self, conn: Connection) -> set[Unit]:
+        """Be counted, and keep what is held: that is what it returns."""
         ownership.join(conn, GROUP, self.owner, self.lease_s)
+        return ownership.renew(conn, self.owner, self.lease_s)
+
+    def _share(self, conn: Connection, units: Sequence[Unit], held: set[Unit]) -> set[Unit]:
+        """The units that are this process's now: those held already, up to the fair share, and free ones up to it."""
         share = ownership.fair_share(len(units), len(ownership.survey(conn, GROUP, self.lease_s).workers))
-        held = ownership.renew(conn, self.owner, self.lease_s)
         mine = set([unit for unit in units if unit in held][:share])
         # not even tried where somebody holds it: of two that each try the other's, PostgreSQL ends one as a deadlock
         names = {name for name, _ in units}
