@@ -219,7 +219,10 @@ def test_killed_together_with_the_backend(tmp_path: Path) -> None:
                 backend.end(signal.SIGKILL)
                 backend.start()
                 assert nursery.end_of(life) in (0, FAILED, -signal.SIGKILL)
-            assert world.life(task) == 0
+            ends = [world.life(task)]
+            while ends[-1] == FAILED and len(ends) < 20:  # what is known of the task is still being read from the log
+                ends.append(world.life(task))
+            assert ends[-1] == 0, ends
             world.check(task)
         if ALL:
             verified = world.instance.refold("verify")
