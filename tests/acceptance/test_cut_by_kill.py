@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.acceptance.cut_runs import (
@@ -18,7 +19,7 @@ from tests.acceptance.cut_runs import (
     task_of,
 )
 from tests.chaos.workload import Run
-from tests.instance import Instance, running_instance
+from tests.instance import Instance, running_instance, until
 
 UNCUT = "uncut"
 BESIDE = ("read", "session_state", "pinned_evidence", "workbench")
@@ -35,7 +36,12 @@ def publish(up: Instance, org: str, events: Run) -> None:
 
 def resume(up: Instance, org: str, task: str) -> dict[str, Any]:
     """What the next attempt is told; it holds all that is durable of the task."""
-    answer = up.http.get(f"/v1/tasks/{task}/resume", headers={"X-Refold-Org": org})
+
+    def ask() -> httpx.Response | None:
+        answer = up.http.get(f"/v1/tasks/{task}/resume", headers={"X-Refold-Org": org})
+        return None if answer.status_code == 503 else answer  # not that far yet, after a kill: ask again
+
+    answer = until(ask, 60)
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     assert document["read"]["reached"]
