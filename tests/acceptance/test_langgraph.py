@@ -278,6 +278,43 @@ def test_what_was_given_up_is_gone_from_the_read_model_too(saver: RefoldSaver, i
     assert newest(saver, thread).checkpoint["channel_values"] == {"a": 3}
 
 
+def test_pruning_takes_what_others_wrote_for_what_it_is(instance: Instance) -> None:
+    """Whoever last read the thread before others wrote on may give it up all the same."""
+    thread = instance.name("t")
+    with RefoldSaver(instance.url) as janitor, RefoldSaver(instance.url) as writer:
+        first = put(writer, thread)
+        newest(janitor, thread)
+        last = put(writer, thread, first)
+        janitor.prune([thread])
+        assert [one.config for one in writer.list(generate_config(thread))] == [last]
+        with pytest.raises(Conflict, match="another writer"):
+            writer.put_writes(last, [("a", 1)], "w1")
+        put(writer, thread, newest(writer, thread).config)
+        janitor.delete_thread(thread)
+        assert writer.get_tuple(generate_config(thread)) is None
+
+
+@pytest.mark.parametrize("by_the_same", [False, True])
+def test_pruning_spares_what_is_saved_meanwhile(instance: Instance, by_the_same: bool) -> None:
+    """A checkpoint that comes in after the list of those to keep was made stays."""
+
+    class Janitor(RefoldSaver):
+        def _kept(self, thread: str) -> dict[str, Any]:
+            listed = super()._kept(thread)
+            if len(saved) == 1:
+                saved.append(put(writer, thread, saved[0], values={"a": 2}))
+            return listed
+
+    thread = instance.name("t")
+    with Janitor(instance.url) as janitor, RefoldSaver(instance.url) as other:
+        writer = janitor if by_the_same else other
+        saved = [put(writer, thread, values={"a": 1})]
+        janitor.prune([thread])
+        kept = newest(other, thread)
+        assert (kept.config, kept.checkpoint["channel_values"]) == (saved[1], {"a": 2})
+        assert [one.config for one in other.list(generate_config(thread))] == saved[1:]
+
+
 def test_a_fresh_fold_is_equal(instance: Instance, saver: RefoldSaver) -> None:
     """After all that the tests above did, when they ran."""
     put(saver, instance.name("t"), values={"a": 1})

@@ -155,6 +155,8 @@ def test_what_it_cannot_do_it_says(store: RefoldStore) -> None:
         store.put((), "k", {"a": 1})
     with pytest.raises(ValueError, match="no JSON object"):
         store.put(("a",), "k", {"a": object()})
+    with pytest.raises(ValueError, match="infinite"):
+        store.put(("a",), "k", {"a": [{"b": float("nan")}]})
     with pytest.raises(ValueError, match="at most 240"):
         store.put(("a" * 241,), "k", {"a": 1})
     with RefoldStore("http://127.0.0.1:9", timeout_s=0.5) as lost, pytest.raises(Unavailable, match="refold up"):

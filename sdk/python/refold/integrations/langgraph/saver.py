@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import chain
 from secrets import randbits
 from types import TracebackType
@@ -34,6 +36,9 @@ MAX_WRITERS = 10_000
 """Threads of which this process remembers what it knows; it reads the others again."""
 
 PAGE = 20
+
+PRUNE_TURNS, PRUNE_PAUSE_S = 20, 0.05
+"""How often pruning is tried while others write to the thread."""
 
 
 class RefoldSaver(BaseCheckpointSaver[str]):
@@ -172,7 +177,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Give up all checkpoints and writes of a thread."""
-        self._prune(thread_id, {"keep": []})
+        self._prune(thread_id, lambda: {"keep": []})
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As ``delete_thread``."""
@@ -186,7 +191,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
             for document in self._backend.pages("/v1/checkpoints", metadata=filter, limit=PAGE):
                 doomed.setdefault(document["thread"], []).append([document["namespace"], document["checkpoint"]])
         for thread, places in doomed.items():
-            self._prune(thread, {"drop": places})
+            self._prune(thread, partial(dict, drop=places))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """As ``delete_for_runs``."""
@@ -214,10 +219,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"the strategy is `keep_latest` or `delete`, not {strategy!r}")
         for thread in thread_ids:
-            documents: Iterator[Any] = iter(())
-            if strategy == "keep_latest":
-                documents = self._backend.pages(f"{thread_path(thread)}/checkpoints", limit=PAGE)
-            self._prune(thread, {"keep": pruning.needed(self.serde, documents)})
+            self._prune(thread, partial(self._kept, thread) if strategy == "keep_latest" else lambda: {"keep": []})
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As ``prune``."""
@@ -279,10 +281,51 @@ class RefoldSaver(BaseCheckpointSaver[str]):
             thread, "thread.written", wire.written(self.serde, config, writes, task_id, task_path)
         )
 
-    def _prune(self, thread: str, data: wire.Raw) -> None:
-        if self._backend.document(thread_path(thread)) is None:
-            return
-        self._wait(thread, self._hand(thread, "thread.pruned", data))
+    def _prune(self, thread: str, told: Callable[[], wire.Raw]) -> None:
+        """Give up what ``told`` says, which is asked once the thread's number is known.
+
+        Whoever writes to the thread after that takes the next number, and it is told anew: what that one saved is not
+        given up by a list which was made before. Raises Conflict when others keep on writing.
+        """
+        why = ""
+        for turn in range(PRUNE_TURNS):
+            if turn:
+                time.sleep(PRUNE_PAUSE_S)
+            document = self._backend.document(thread_path(thread))
+            if document is None:
+                return
+            try:
+                if self._give_up(thread, document["seq"], told()):
+                    return
+            except Conflict as error:
+                why = str(error)
+        raise Conflict(f"thread {thread!r} is being written to: {why}; nothing was given up, try again", code="thread")
+
+    def _kept(self, thread: str) -> wire.Raw:
+        documents = self._backend.pages(f"{thread_path(thread)}/checkpoints", limit=PAGE)
+        return {"keep": pruning.needed(self.serde, documents)}
+
+    def _give_up(self, thread: str, seq: int, data: wire.Raw) -> bool:
+        """Prune a thread whose last event has the number ``seq``; False while saves of this process are on their way.
+
+        A run of this process that knows of all before goes on; one that was overtaken stays so. Raises Conflict.
+        """
+        events = wire.numbered(wire.events_of(wire.run_of(thread), "thread.pruned", data), seq + 1)
+        with self._lock:
+            writer = self._writer(thread)
+            ours = writer.known and not writer.lost and writer.seq >= seq
+            if ours and writer.seq > seq:
+                return False
+            if ours:
+                writer.number(len(events))
+                writer.forget()
+            self._memo.drop_thread(thread)
+            future = self._backend.courier.hand(events)
+        if ours:
+            self._wait(thread, future)
+        else:
+            future.result()
+        return True
 
     def _hand(self, thread: str, type: str, data: wire.Raw, *, forks: bool = False) -> Future[None]:
         """Number the events that say this, and hand them in, in one step. Raises Conflict."""
@@ -296,9 +339,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
             writer = self._writer(thread)
             if type == "thread.advanced" and not forks:
                 writer.check(data["namespace"], data["checkpoint"], data["parent"])
-            for seq, event in enumerate(events, writer.number(len(events))):
-                event["seq"] = seq
-            future = self._backend.courier.hand(events)
+            future = self._backend.courier.hand(wire.numbered(events, writer.number(len(events))))
             self._remember(writer, type, data)
         return future
 
@@ -307,11 +348,8 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         if type == "thread.advanced":
             writer.advance(data["namespace"], data["checkpoint"])
             self._memo.advance(writer.thread, data)
-        elif type == "thread.written":
-            self._memo.write(writer.thread, data)
         else:
-            writer.forget()
-            self._memo.drop_thread(writer.thread)
+            self._memo.write(writer.thread, data)
 
     def _writer(self, thread: str) -> Writer:
         """Under the lock."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from itertools import islice
+from math import isfinite
 from types import TracebackType
 from typing import Any
 
@@ -117,7 +118,18 @@ def _event(op: PutOp) -> Raw:
         orjson.dumps(op.value)
     except TypeError as error:
         raise ValueError(f"the value of item {op.key!r} is no JSON object: {error}") from error
+    if not _finite(op.value):
+        raise ValueError(f"the value of item {op.key!r} is no JSON object: it has a NaN, or an infinite number")
     return event("item.updated", {**place, "value": dict(op.value)}, task=task)
+
+
+def _finite(value: Any) -> bool:
+    """Without numbers that JSON does not have: they would be stored as null."""
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_finite, value))
 
 
 def _item(document: Raw) -> dict[str, Any]:

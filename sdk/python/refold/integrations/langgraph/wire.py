@@ -153,6 +153,13 @@ def events_of(run: str, type: str, data: Raw) -> list[Raw]:
     return [*(event("thread.chunked", one, run=run) for one in saying), event("thread.assembled", joined, run=run)]
 
 
+def numbered(events: list[Raw], first: int) -> list[Raw]:
+    """The events, with their numbers set."""
+    for seq, one in enumerate(events, first):
+        one["seq"] = seq
+    return events
+
+
 def event(type: str, data: Raw, **members: Any) -> Raw:
     """A CloudEvent with an id and a time of its own."""
     return {
