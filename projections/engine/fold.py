@@ -50,6 +50,10 @@ class Refusal(NamedTuple):
     error: str
 
 
+ERROR_CHARS, TRACE_CHARS = 2_000, 20_000
+"""Of an error's text, and of where it came from, that are kept: an event may have a name of a megabyte in it."""
+
+
 class DeadLetter(NamedTuple):
     """An event that was not folded, and why; see ``tables.dead_letters``."""
 
@@ -269,6 +273,6 @@ class Fold:
         self._result.letters.append(
             DeadLetter(
                 item.partition, item.position, event.org, event.key, event.id, event.type, cause,
-                clean_text(error), clean_text(trace),
+                clean_text(error[:ERROR_CHARS]), clean_text(trace[:TRACE_CHARS]),
             )
         )  # fmt: skip

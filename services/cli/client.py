@@ -103,12 +103,21 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path."""
+    """A name as one segment of a path. Raises CliError for one that is no text."""
+    _check_text(name)
     # `.` and `..` as they are would be taken for steps on the path
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
+def _check_text(value: Any) -> None:
+    # bytes of the command line that are no UTF-8 come as lone surrogates
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise CliError(f"{value[:100]!r} is no UTF-8 text", USAGE)
+
+
 def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    for value in params.values():
+        _check_text(value)
     return {name: value for name, value in params.items() if value is not None}
 
 

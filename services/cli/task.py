@@ -10,12 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from services.cli import history, resume_page
-from services.cli.client import connected, problem_text, segment
+from services.cli.client import connected, segment
 from services.cli.errors import NO, USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
 from services.cli.output import hint, print_json, print_table, say
 from services.cli.read import second
-from services.cli.task_file import TaskFile
+from services.cli.task_file import TaskFile, from_outside
 
 if TYPE_CHECKING:
     from services.cli.client import Client
@@ -127,18 +127,18 @@ def _send(client: Client, read: TaskFile) -> Tally:
 
 
 def _check_room(client: Client, read: TaskFile) -> None:
-    """Raise CliError where another task of this name is already there: the two would become one."""
-    response = client.request("GET", f"/v1/tasks/{segment(read.task)}")
-    if response.status_code == 404:
+    """Raise CliError where the file would change a task of this name that has events of its own here."""
+    path = f"/v1/tasks/{segment(read.task)}/timeline"
+    if client.request("GET", path, params={"limit": 1}).status_code == 404:
         return
-    if not response.is_success:
-        raise CliError(problem_text(response), NO)
-    here = response.json()
-    strangers = [one["run"] for one in here["runs"] if one["run"] not in read.runs]
-    if strangers:
+    here = [one for one in client.items(path) if from_outside(one["type"])]
+    strangers = [one for one in here if one["id"] not in read.ids]
+    if strangers and not read.ids <= {one["id"] for one in here}:
+        last = strangers[-1]
         raise CliError(
-            f"a task {read.task!r} is already here and went another way: run {strangers[-1]!r} is not in the file; "
-            "nothing was imported. Import it into another instance, or for another organisation (REFOLD_ORG)",
+            f"a task {read.task!r} is already here and went another way: {last['type']} at {last['position']}, of run "
+            f"{last['run']!r}, is not in the file; nothing was imported. Import it into another instance, or for "
+            "another organisation (REFOLD_ORG)",
             NO,
         )
 

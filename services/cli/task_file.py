@@ -14,6 +14,13 @@ from services.cli.errors import USAGE, CliError
 VERSION = 1
 """Of the file's form; a file of a later version is refused."""
 
+_OURS = ("settlement.", "experience.", "belief.", "memory.", "card.", "context.", "deadletter.", "run.terminated")
+
+
+def from_outside(type: str) -> bool:
+    """Whether events of a type come from agents and people alone: no backend adds such a one by itself."""
+    return not type.startswith(_OURS)
+
 
 @dataclass(frozen=True)
 class TaskFile:
@@ -21,7 +28,8 @@ class TaskFile:
 
     path: Path
     task: str
-    runs: frozenset[str]
+    ids: frozenset[str]
+    """Of those events that came from outside."""
     events: int
 
     @classmethod
@@ -36,7 +44,7 @@ class TaskFile:
     @classmethod
     def _check(cls, path: Path, file: Any) -> TaskFile:
         first = file.readline()
-        task, runs = str(_head(path, first)["task"]), set[str]()
+        task, ids = str(_head(path, first)["task"]), set[str]()
         seen = blake2b(first, digest_size=16)
         last: dict[str, Any] = {}
         count = 0
@@ -51,13 +59,14 @@ class TaskFile:
                 named = member.get("task", member.get("run"))
                 raise CliError(f"{path}, line {number}: an event of task {named!r} in the file of {task!r}", USAGE)
             seen.update(line)
-            runs.add(str(member.get("run", "")))
+            if from_outside(str(member.get("type", ""))):
+                ids.add(str(member.get("id", "")))
             count += 1
         if not last:
             raise CliError(f"{path} ends after {count:,} events without its last line: it was cut off", USAGE)
         if (last.get("events"), last.get("digest")) != (count, seen.hexdigest()):
             raise CliError(f"{path} is damaged: its {count:,} events are not those that were exported", USAGE)
-        return cls(path, task, frozenset(runs), count)
+        return cls(path, task, frozenset(ids), count)
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The events in the order in which they are to be published, each with the number of its line."""

@@ -230,3 +230,29 @@ def test_another_task_of_the_same_name_is_not_mixed_with_it(
     assert done.returncode == 1
     assert "already here" in done.stderr.decode() and "'stranger'" in done.stderr.decode()
     assert other.http.get(f"/v1/tasks/{story.task}").json()["totals"]["events"] == 1
+
+
+def test_a_task_that_went_on_differently_in_the_same_run_is_not_mixed_with_it(
+    instance: Instance, other: Instance, tmp_path: Path
+) -> None:
+    """Nor one without any run. One that only went on, on either side, is no other."""
+    story = cut_off(instance).stored()
+    file = exported(instance, story.task, tmp_path / "task.jsonl")
+    assert other.refold("task", "import", str(file)).returncode == 0
+    there = Story(other, story.task)
+    there.run = story.run
+    there.add("note.written", {"key": "only", "content": "there"}).stored()
+    assert other.refold("task", "import", str(file)).returncode == 0
+    story.raws.clear()
+    story.add("note.written", {"key": "only", "content": "here"}).stored()
+    exported(instance, story.task, file)
+    done = other.refold("task", "import", str(file))
+    assert done.returncode == 1 and "note.written at" in done.stderr.decode(), done.stderr
+    notes = other.http.get(f"/v1/tasks/{story.task}").json()["notes"]
+    assert [note["content"] for note in notes if note["note"] == "only"] == ["there"]
+
+
+def test_bytes_that_are_no_text_are_refused_by_name(instance: Instance) -> None:
+    for arguments in (["resume", "a\udcff"], ["task", "a", "--at", "\udcff"]):
+        done = instance.refold(*arguments)
+        assert (done.returncode, b"is no UTF-8 text" in done.stderr) == (2, True), done.stderr

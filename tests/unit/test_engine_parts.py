@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,6 +197,13 @@ def test_names_that_fail_are_the_events_fault_and_a_full_memory_is_not() -> None
     projection = Projection("p", 1, TOY.tables, TOY.handles, TOY.apply, names)
     folded = run([note("e1", "t", "a")], Memory(RowCache(9)), projection)
     assert folded.letters[0].error == "LookupError: no such name"
+
+    def long(recorded: Any) -> Iterable[RowRef]:
+        raise LookupError("x" * 1_000_000)
+
+    letter = run([note("e1", "t", "a")], Memory(RowCache(9)), replace(projection, names=long)).letters[0]
+    assert (len(letter.error), letter.error[:14]) == (2_000, "LookupError: x")
+    assert len(letter.traceback) == 20_000 and letter.traceback.startswith("Traceback")
     with pytest.raises(Transient, match="MemoryError"):
         run([note("e1", "t", "a", "memory")], Memory(RowCache(9)), projection)
 

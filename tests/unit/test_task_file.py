@@ -37,7 +37,7 @@ def of(folder: Path, lines: list[bytes]) -> Path:
 def test_a_whole_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     lines = whole()
     read = TaskFile.check(of(tmp_path, lines))
-    assert (read.task, read.runs, read.events) == ("t1", frozenset(("r0", "r1")), 3)
+    assert (read.task, read.ids, read.events) == ("t1", frozenset(("e0", "e1", "e2")), 3)
     assert list(read.lines()) == [(number, text.strip()) for number, text in enumerate(lines[1:-1], 2)]
 
 
