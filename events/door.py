@@ -221,7 +221,7 @@ def _key_of(type_: str, version: int, data: dict[str, Any], text: bytes, who: Ma
         # a newer publisher: stored now, folded after an upgrade, under the key that today's rule gives
         payload = Undecoded(data)
     except Poison as error:
-        place = str(error).partition(" at `$")[2].rstrip("`")
+        place = str(error).partition(" at `$")[2].partition("`")[0]
         raise Refused(str(error), code="bad_data", field=f"data{place}") from error
     return partition_key(kind.keyed_by, payload, who)
 

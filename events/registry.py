@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import orjson
+from msgspec.structs import fields
 
 from events.errors import NewerVersion, Poison
 from events.event import Event
@@ -134,9 +135,20 @@ def decode_data(kind: EventType, version: int, data: str | bytes) -> Payload:
             raw = kind.upcast[step](raw)
         return msgspec.convert(raw, kind.payload)
     except (msgspec.DecodeError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
-        raise Poison(f"{kind.name} v{version}: {error}") from error
+        raise Poison(f"{kind.name} v{version}: {error}{_allowed(kind.payload, str(error))}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Poison(f"{kind.name} v{version} could not be upcast to v{kind.version}: {error!r}") from error
+
+
+def _allowed(payload: type[Payload], message: str) -> str:
+    """What a member may be instead, where msgspec says that its value is none of a few; else empty."""
+    if "enum value" not in message:
+        return ""
+    place = message.rpartition("`$.")[2].rstrip("`")
+    kinds = [one.type for one in fields(payload) if one.encode_name == place]
+    found = [value for kind in kinds for part in (kind, *get_args(kind)) for value in get_args(part)]
+    values = [value for value in found if isinstance(value, str)]
+    return f": one of {', '.join(values)}" if values else ""
 
 
 def _check_newer(kind: EventType, version: int, data: str | bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -11,10 +12,12 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import NO, USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import one_line, print_fields, print_json, print_lines, print_table, printable, say
+from services.cli.output import one_line, piped, print_fields, print_json, print_lines, print_table, printable, say
 
 DeadLetter = Annotated[str, typer.Argument(metavar="ID", help="As `refold deadletters list` shows it.")]
 POLL_S = 0.5
+_WHY = 44
+"""Characters in a line of a reason, in the table that a person reads."""
 
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of this partition key alone, `task/t1` say.")]
 Projection = Annotated[str | None, typer.Option("--projection", metavar="NAME", help="Of this projection alone.")]
@@ -133,5 +136,10 @@ def refused(limit: Limit = 50, data: Data = None, url: Url = None, as_json: AsJs
     if as_json:
         print_lines(found)
         return
-    rows = [(one["received"][:19], one["event_type"], one["event_id"], one["code"], one["reason"]) for one in found]
-    print_table(("received", "type", "event", "code", "why~"), rows, empty="nothing was refused")
+    if piped():
+        rows = [(one["received"][:19], one["event_type"], one["event_id"], one["code"], one["reason"]) for one in found]
+        print_table(("received", "type", "event", "code", "why"), rows)
+        return
+    # for a person the reason counts: all of it, beside what is short
+    shown = [(one["received"][:19], one["event_type"], one["code"], wrap(one["reason"], _WHY)) for one in found]
+    print_table(("received", "type", "code", "why"), shown, empty="nothing was refused")

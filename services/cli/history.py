@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -18,6 +20,9 @@ At = Annotated[
 Events = Annotated[bool, typer.Option("--history", help="Instead: its events, each with its position.")]
 
 
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{6}([0-9a-f]{6})\b")
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("checkpoints")(checkpoints)
@@ -31,12 +36,17 @@ def print_timeline(task: str, limit: int | None, data: Path | None, url: str | N
             print_lines(found)
             return
         rows = [
-            (one["position"], one["time"] if piped() else one["time"][:19], one["type"], one["run"], one["what"],
-             "" if one["effect"] == "applied" else one["effect"])
+            (one["position"], one["time"] if piped() else one["time"][5:19].replace("T", " "), one["type"],
+             _brief(one["run"]), _brief(one["what"]), "" if one["effect"] == "applied" else one["effect"])
             for one in found
         ]  # fmt: skip
     print_table(("position", "time", "type", "run", "what~", "effect"), rows)
-    hint(f"the state after any of them: refold task {task} --at POSITION")
+    hint(f"the state after any of them: refold task {quote(task)} --at POSITION")
+
+
+def _brief(text: str) -> str:
+    """For people, ids that were made by themselves as their last characters: what happened needs the room."""
+    return text if piped() else _ID.sub(r"…\1", text)
 
 
 def checkpoints(
@@ -69,4 +79,8 @@ def checkpoints(
         for one in kept
     ]  # fmt: skip
     columns = ("position", "checkpoint", "version", "bytes#", "milestone", "run", "time")
-    print_table(columns, [[one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows])
+    print_table(
+        columns,
+        [[one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in rows],
+        empty=f"task {task} keeps no checkpoints",
+    )

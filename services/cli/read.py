@@ -9,7 +9,7 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import hint, one_line, piped, print_fields, print_json, print_lines, print_table, readable
+from services.cli.output import hint, one_line, piped, print_fields, print_json, print_lines, print_table
 
 OfRun = Annotated[str | None, typer.Option("--run", metavar="ID", help="The run.")]
 
@@ -155,7 +155,7 @@ def settlements(
             *((name.replace("_", " "), state.get(name)) for name in _STATE_FIELDS),
             ("reflections", found.get("reflections")),
             ("learnings", found.get("learnings")),
-            ("since then", [readable(one["evidence"]) for one in found.get("evidence_since", [])]),
+            ("since then", [item for one in found.get("evidence_since", []) for item in one["evidence"]]),
             ("note", read_note(found["read"])),
         ],
     )

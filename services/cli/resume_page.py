@@ -115,7 +115,7 @@ def _print_session(found: dict[str, Any]) -> None:
     session = found["session_state"] or {}
     state = session.get("state") or {}
     names = ("goal", "current_phase", "pending_task", "open_questions", "rejected_paths", "action_items")
-    evidence = [readable(one.get("evidence")) for one in found["pinned_evidence"]]
+    evidence = [item for one in found["pinned_evidence"] for item in one.get("evidence") or ()]
     fields: list[tuple[str, Any]] = [(name.replace("_", " "), state.get(name)) for name in names]
     if state or evidence:
         print_fields("Session", [*fields, ("pinned evidence", evidence)])

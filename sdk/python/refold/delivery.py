@@ -87,7 +87,9 @@ class Ticket:
 
 def conflict_of(outcome: Outcome) -> Conflict:
     """The error that a conflict means."""
-    return Conflict(outcome.message, winner=outcome.winner, attempt=outcome.attempt, code=outcome.code)
+    started = outcome.code == "attempt_conflict"
+    advice = " (`resume=True` goes on with that task; other work needs a task of its own)" if started else ""
+    return Conflict(f"{outcome.message}{advice}", winner=outcome.winner, attempt=outcome.attempt, code=outcome.code)
 
 
 @dataclass(frozen=True)
