@@ -36,6 +36,15 @@ class Page:
             raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
         return self.cursor[0]
 
+    @property
+    def name(self) -> str:
+        """The place in a list whose cursors are one text. Raises Problem for another kind of cursor."""
+        if self.cursor is None:
+            return ""
+        if len(self.cursor) != 1 or not isinstance(self.cursor[0], str):
+            raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
+        return self.cursor[0]
+
     def slice(self, items: list[Any]) -> dict[str, Any]:
         """The page of a list that is small enough to be had whole, in its own stable order."""
         start = self.offset
@@ -55,9 +64,16 @@ def decode_cursor(text: str) -> list[Any]:
     except (ValueError, binascii.Error) as error:
         raise Problem(422, "bad_cursor", "`cursor` is not one that this API gave: start without it") from error
     fits = isinstance(place, list) and len(place) > 1 and place[0] in ("asc", "desc")
-    if not fits or any(isinstance(part, int) and abs(part) >= 1 << 63 for part in place):
+    if not fits or not all(map(_can_be, place)):
         raise Problem(422, "bad_cursor", "`cursor` is not one that this API gave: start without it")
     return list(place)
+
+
+def _can_be(part: object) -> bool:
+    """Whether a store takes it: no NUL in a text, no integer beyond 64 bits, no truth value, nothing nested."""
+    if isinstance(part, str):
+        return "\0" not in part
+    return part is None or isinstance(part, float) or (type(part) is int and abs(part) < 1 << 63)
 
 
 async def _page(

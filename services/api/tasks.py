@@ -37,8 +37,7 @@ async def list_(
     after: After = None,
 ) -> dict[str, Any]:
     """Tasks in the order of their ids."""
-    last = str(page.cursor[0]) if page.cursor else ""
-    work = partial(tasks.list_tasks, org=org, status=status, user=user, after=last, limit=page.limit + 1)
+    work = partial(tasks.list_tasks, org=org, status=status, user=user, after=page.name, limit=page.limit + 1)
     found = await read(backend, STATE, work, org=org, after=after)
     shown = found.value[: page.limit]
     more = [shown[-1]["task"]] if len(found.value) > page.limit else None

@@ -127,8 +127,7 @@ async def namespaces(
     backend: BackendDep, org: OrgDep, page: PageParam, prefix: str = "[]", after: After = None
 ) -> Response:
     """The namespaces that hold items, in a stable order."""
-    last = str(page.cursor[0]) if page.cursor else ""
-    work = partial(items.namespaces, org=org, prefix=_names(prefix), limit=page.limit + 1, beyond=last)
+    work = partial(items.namespaces, org=org, prefix=_names(prefix), limit=page.limit + 1, beyond=page.name)
     found = await _latest(backend, ITEMS, work, org, "", after)
     return _page(page, found, items.namespace_place)
 
@@ -179,13 +178,15 @@ def _object(text: str | None, name: str) -> dict[str, Any] | None:
     value = _parsed(text, name) if text else None
     if value is not None and not isinstance(value, dict):
         raise Problem(422, "bad_parameter", f"`{name}` is a JSON object")
+    if value is not None and "\0" in str(value.get("run_id", "")):
+        raise Problem(422, "bad_parameter", "no `run_id` holds a NUL")
     return value
 
 
 def _names(text: str) -> list[str]:
     value = _parsed(text, "namespace")
-    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise Problem(422, "bad_parameter", "a namespace is a JSON list of names, none of them empty")
+    if not isinstance(value, list) or not all(isinstance(name, str) and name and "\0" not in name for name in value):
+        raise Problem(422, "bad_parameter", "a namespace is a JSON list of names, none of them empty or with a NUL")
     return value
 
 

@@ -317,6 +317,18 @@ def test_bad_pages_are_refused(instance: Instance, path: str) -> None:
         assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), params
 
 
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/items/namespaces", "/v1/items", "/v1/checkpoints"])
+def test_what_no_store_takes_is_refused_in_cursors_and_names(instance: Instance, path: str) -> None:
+    """A NUL, which PostgreSQL refuses; what is not of the kind that places have; another list's place."""
+    for place in (["a\0", "b", "c"], [True, False, True], [["a"], {}, "c"], [1, 2, 3], ["a", "b"]):
+        response = instance.http.get(path, params={"cursor": encode_cursor(["asc", *place])})
+        assert (response.status_code, response.json()["code"]) == (422, "bad_cursor"), place
+    wrong = {"/v1/checkpoints": ("metadata", '{"run_id": "a\\u0000"}')}.get(path, ("prefix", '["a\\u0000"]'))
+    if path != "/v1/tasks":
+        response = instance.http.get(path, params=[wrong])
+        assert (response.status_code, response.json()["code"]) == (422, "bad_parameter")
+
+
 def test_cards_lead_back_to_their_originals(instance: Instance) -> None:
     run = instance.name()
     token = whole_run(instance, run)
