@@ -328,6 +328,11 @@ def test_a_fresh_fold_is_equal(instance: Instance, saver: RefoldSaver) -> None:
 def test_errors_say_what_to_do(instance: Instance, saver: RefoldSaver) -> None:
     with pytest.raises(ValueError, match="at most 240 characters"):
         put(saver, "t" * 241)
+    for odd in ("a\0", "\ud800"):
+        with pytest.raises(ValueError, match="holds a NUL"):
+            put(saver, instance.name("t"), values={odd: 1})
+        with pytest.raises(ValueError, match="holds a NUL"):
+            put(saver, instance.name("t"), namespace=odd)
     with pytest.raises(ValueError, match="inbox"):
         RefoldSaver("redis://127.0.0.1:1")
     with pytest.raises(ValueError, match="strategy"):

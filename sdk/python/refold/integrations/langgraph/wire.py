@@ -58,7 +58,11 @@ def advanced(
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
 ) -> Raw:
-    """The data of the event that saves a checkpoint: its state, and the values whose versions are new."""
+    """The data of the event that saves a checkpoint: its state, and the values whose versions are new.
+
+    Raises ValueError for a name that would not come back as it was.
+    """
+    _check_names(config, checkpoint["id"], *checkpoint["channel_versions"])
     state: dict[str, Any] = dict(checkpoint)
     held = state.pop("channel_values")
     versions = state.pop("channel_versions")
@@ -82,7 +86,8 @@ def advanced(
 def written(
     serde: SerializerProtocol, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> Raw:
-    """The data of the event that saves the writes of one unit of work."""
+    """The data of the event that saves the writes of one unit of work. Raises ValueError as ``advanced``."""
+    _check_names(config, task_id, task_path, *(channel for channel, _ in writes))
     return {
         "namespace": config["configurable"].get("checkpoint_ns", ""),
         "checkpoint": config["configurable"]["checkpoint_id"],
@@ -189,6 +194,12 @@ def plain(value: Any, depth: int = 32) -> bool:
 def _sound(text: str) -> bool:
     """Without what the door replaces: NUL, and surrogates without their other half."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
+
+
+def _check_names(config: RunnableConfig, *names: str) -> None:
+    for name in (config["configurable"].get("checkpoint_ns", ""), *names):
+        if not _sound(name):
+            raise ValueError(f"the name {name!r:.100} holds a NUL or half a surrogate pair: choose one without")
 
 
 def wanted(filter: Mapping[str, Any] | None) -> str | None:
