@@ -81,8 +81,8 @@ async def resume(
 ) -> Response:
     """What a new process needs: finished steps, calls to check before repeating, session state, system prompt.
 
-    Without ``after`` it waits for all that is durable now, since who goes on from an older state repeats work. Asked
-    twice, it answers the same.
+    Without ``after`` it waits for all of this task that is durable now, since who goes on from an older state repeats
+    work; tasks of sub-agents are told as far as they are folded. Asked twice, it answers the same.
     """
     digests = _digests(config)
     after = after or await newest(backend, org, task_key(task))
