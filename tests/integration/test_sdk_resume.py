@@ -176,3 +176,17 @@ def test_who_writes_a_note_that_has_changed_meanwhile_is_told(
                 await second.note("seat", "1F", expected_version=0)
 
     asyncio.run(again())
+
+
+def test_what_earlier_attempts_finished_is_not_left_open_by_the_one_that_ends_the_task(
+    instance: Instance, client: Refold
+) -> None:
+    task = instance.name("again")
+    crash(client, task)
+    with client.run(task=task, resume=True) as run:
+        run.plan(PLAN)
+        with run.step("pay"):
+            pass
+    settled = instance.http.get(f"/v1/runs/{run.id}/settlement", params={"wait_s": 20}).json()
+    assert {"step completed: look", "step completed: Pay it"} <= {*settled["evidence"]}
+    assert not [line for line in settled["evidence"] if line.startswith("step not finished")]

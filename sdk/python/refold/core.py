@@ -206,8 +206,14 @@ class RunWords(Vocabulary[R]):
         return self.core.result(step)
 
     def plan(self, steps: Iterable[str | Mapping[str, Any]], *, reason: str = "") -> R:
-        """Replace the plan. A text is a step's id; a mapping has ``id`` and may have ``title`` and ``status``."""
+        """Replace the plan. A text is a step's id; a mapping has ``id`` and may have ``title`` and ``status``.
+
+        Steps that are done, by earlier attempts too, are planned as ``completed``: this run does not leave them open.
+        """
         planned = plan_steps(steps)
+        for step in planned:
+            if self.core.done(str(step["id"])):
+                step.setdefault("status", "completed")
         self.core.versions["plan"] = plan_digest(planned)
         return super().plan(planned, reason=reason)
 
