@@ -39,9 +39,11 @@ async def list_(
     detail: Annotated[bool, Query(description="With each partition: who folds it, and how far it is")] = False,
 ) -> dict[str, Any]:
     """Every read model: its generation, how far it is behind, how fast it gets on, what it waits for."""
-    statuses = await backend.read_models.status()
     patience_s = start_patience_s(backend)
-    items = [_status(status, begun=jobs.begun(status.name, patience_s)) for status in statuses]
+    # before, too: a rebuild that ends while the registry is read is found there as one that nobody is at
+    before = {name for name in backend.projections if jobs.begun(name, patience_s)}
+    statuses = await backend.read_models.status()
+    items = [_status(status, begun=status.name in before or jobs.begun(status.name, patience_s)) for status in statuses]
     if detail:
         for item, status in zip(items, statuses, strict=True):
             item["partitions"] = [partition_document(each) for each in status.partitions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -150,7 +151,8 @@ def test_it_serves_says_so_in_one_line_and_stops_on_sigterm(machine: Machine) ->
     assert up.out == [f"ready {up.url}\n"]
     assert not (machine.data / "instance.json").exists()
     assert not [line for line in up.err if " WARNING " in line or " ERROR " in line], "".join(up.err)
-    assert sum("log opened: 8 partitions" in line for line in up.err) == 1
+    # archiver and door may share the work
+    assert sum(int(count) for count in re.findall(r"log opened: (\d+) partition", "".join(up.err))) == 8
 
 
 def test_a_clean_restart_is_quiet(machine: Machine) -> None:
