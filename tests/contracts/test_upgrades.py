@@ -97,10 +97,13 @@ def test_a_store_of_a_former_version_migrates_up_and_is_what_it_was(old: Stores,
     unknown = {one.type: one.events for one in log.read_now(partial(read_unknown, limit=100, org="acme"))}
     assert unknown == {"goal.set": 6, "step.rated": 1}, "what was unknown before they were counted"
     for projection in PROJECTIONS.values():
-        before = rows_of(old, log, projection).value
+        known = bool(states(log, projection.name))  # or a read model that the former version did not have
+        before = rows_of(old, log, projection).value.keys() if known else set()
         rebuild(projection, old, log)
         assert verify(projection, old, log).equal
-        assert rows_of(old, log, projection).value.keys() == before.keys()
+        assert rows_of(old, log, projection).value.keys() == before
+    assert states(log, "task_state") == {1: "retired", 2: "active"}
+    assert states(log, "threads") == {1: "active"}
     downgrade(log, "0001")
     migrate(log)
     assert current(log) == revision

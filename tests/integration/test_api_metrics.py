@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from events.archive.unknown_types import UnknownType
 from events.event import Position
 from projections.engine.reports import Holding
+from projections.registry import PROJECTIONS
 from projections.status import partition_status, projection_status
 from services.api.metrics import OTHERS, families
 from services.overview import PATIENCE_S, Overview, Stored
@@ -71,7 +72,7 @@ def test_what_is_published_and_folded_is_counted(instance: Instance) -> None:
     assert value(after, "refold_projection_partitions", projection="beliefs", state="unowned") == 0
     assert value(after, "refold_projection_workers", projection="beliefs") == 1
     lags = [lag for (name, _), lag in after.items() if name in ("refold_projection_lag_events", "refold_log_entries")]
-    assert len(lags) == (4 + 1) * 8
+    assert len(lags) == (len(PROJECTIONS) + 1) * 8
     assert after[("refold_redis_memory_bytes", ())] > 100_000
 
 
