@@ -13,7 +13,7 @@ comma := ,
 empty :=
 STAMP := .venv/.installed$(subst $(comma),-,$(subst [,-,$(subst ],,$(subst $(empty) $(empty),,$(EXTRAS)))))
 
-.PHONY: help setup demo test lint format bench soak clean
+.PHONY: help setup demo test production lint format bench soak clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ format: setup  ## let ruff put the code in order
 bench: setup  ## every benchmark, printed as ratios (benchmarks/README.md)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename $$file .py)" || exit 1; done
+
+production: setup  ## API and commands once more, on a Redis Cluster and PostgreSQL
+	TESTS_ON=cluster-postgresql $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile \
+	  tests/integration/test_api_*.py tests/integration/test_sdk_resume.py tests/acceptance/test_cli.py
 
 soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time, and every point of the first round
 	REFOLD_CHAOS_ALL=1 $(BIN)/python -m pytest tests/acceptance/test_cut_runs.py

@@ -6,20 +6,25 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 
+from tests.redis_cluster import redis_cluster
+from tests.servers import own_postgres
+
 ROOT = Path(__file__).parents[1]
 REFOLD = (sys.executable, "-m", "services.cli.main")
 READY_S = 60.0
 SETTLE_S = 60.0
+_STORES = ("REFOLD_DATABASE_URL", "REDIS_URL")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -42,12 +47,21 @@ def refold(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT, **environ: str
 
 @dataclass
 class Instance:
-    """A running instance. Names made by ``name`` are new, so that tests can share it."""
+    """A running instance. Names made by ``name`` are new, so that tests can share it.
+
+    ``stores`` are settings of stores that it did not start itself.
+    """
 
     data: Path
     url: str
     process: subprocess.Popen[bytes]
     http: httpx.Client
+    stores: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stores_url(self) -> str:
+        """Where its stores are, as ``Stores`` takes it."""
+        return self.stores.get("REFOLD_DATABASE_URL", f"sqlite:///{self.data / 'db'}")
 
     def name(self, stem: str = "r") -> str:
         return f"{stem}-{uuid4().hex[:12]}"
@@ -70,12 +84,32 @@ class Instance:
 
     def refold(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run a command against this instance."""
-        return refold(*arguments, stdin=stdin, REFOLD_DATA=str(self.data))
+        return refold(*arguments, stdin=stdin, REFOLD_DATA=str(self.data), **self.stores)
 
 
 @contextmanager
 def running_instance(data: Path, **environ: str) -> Iterator[Instance]:
-    """Start ``refold up`` on a folder, and end it."""
+    """Start ``refold up`` on a folder, and end it; on stores of its own where ``TESTS_ON`` says so."""
+    with _stores() as stores, _running(data, stores | environ) as instance:
+        yield instance
+
+
+@contextmanager
+def _stores() -> Iterator[dict[str, str]]:
+    """Settings of a Redis Cluster and PostgreSQL that were just started (``TESTS_ON=cluster-postgresql``), or none."""
+    if os.environ.get("TESTS_ON", "embedded") == "embedded":
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="refold-cluster-") as folder, own_postgres() as server:
+        cluster = redis_cluster(Path(folder))
+        try:
+            yield {"REFOLD_DATABASE_URL": server.new_database(), "REDIS_URL": cluster.url}
+        finally:
+            cluster.kill()
+
+
+@contextmanager
+def _running(data: Path, environ: dict[str, str]) -> Iterator[Instance]:
     log = (data.parent / f"{data.name}.log").open("wb")
     process = subprocess.Popen(
         [*REFOLD, "up", "--data", str(data), "--http", "0"],
@@ -87,7 +121,7 @@ def running_instance(data: Path, **environ: str) -> Iterator[Instance]:
         assert line.startswith("ready http://"), (data.parent / f"{data.name}.log").read_text()
         url = line.split()[1]
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
-            yield Instance(data, url, process, http)
+            yield Instance(data, url, process, http, {n: v for n, v in environ.items() if n in _STORES})
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -200,7 +200,7 @@ def test_an_event_that_is_no_json_is_shown_as_text(sick: Sick) -> None:
     run = sick.instance.name()
     ids = sick.poison(run)
     letters = until(lambda: len(sick.letters(run)) == 2 and sick.letters(run))
-    db = Stores(f"sqlite:///{sick.instance.data / 'db'}").log()
+    db = Stores(sick.instance.stores_url).log()
     try:
         db.write_now(lambda conn: conn.execute(update(event_log).where(event_log.c.id == ids[0]).values(data="{oops")))
     finally:

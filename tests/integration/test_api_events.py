@@ -287,6 +287,7 @@ def test_an_org_may_have_any_printable_name(instance: Instance) -> None:
     assert instance.http.get(f"/v1/runs/{run}-2/events", headers=header).status_code == 200
 
 
+@pytest.mark.skipif("TESTS_ON" in os.environ, reason="stops the Redis that the instance starts by itself")
 def test_the_archive_away_is_503_and_the_events_can_be_sent_again(tmp_path: Path) -> None:
     """A publish that cannot become durable says so, with Retry-After; the same events again are stored once."""
     with running_instance(tmp_path / "data", REFOLD_PUBLISH_TIMEOUT_S="0.5") as instance:

@@ -116,7 +116,7 @@ def test_a_worker_serves_its_own_metrics(instance: Instance, tmp_path: Path) -> 
     with (tmp_path / "worker.log").open("wb") as log:
         worker = subprocess.Popen(
             [*REFOLD, "worker", "--role", "projector", "--data", str(instance.data), "--metrics-port", str(port)],
-            env=environment(), cwd=ROOT, stdout=log, stderr=log,
+            env=environment(**instance.stores), cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
