@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Select, bindparam, func, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, text, tuple_
 
 from events.archive.schema import event_ids, event_log, log_epochs, log_watermarks
 from events.archive.store import First
@@ -25,6 +25,7 @@ _COLUMNS = (
     event_log.c.partition, event_log.c.epoch, event_log.c.n, event_log.c.verdict, event_log.c.ref_epoch,
     event_log.c.ref_n, event_log.c.received_ms, *_EVENT_COLUMNS,
 )  # fmt: skip
+_HERE = tuple_(event_log.c.epoch, event_log.c.n)
 _new_event: Callable[..., Event] = Event
 _new_position: Callable[[type[Position], Sequence[Any]], Position] = tuple.__new__
 _TYPE, _DATA = (_HEAD + Event.__struct_fields__.index(name) for name in ("type", "data"))
@@ -180,16 +181,30 @@ def read_log(
     last = Position(epoch, upper)
     if len(found) == limit or last == upto:
         return found
-    return found + _read_on(conn, partition, last, limit - len(found), upto)
+    # where an epoch ends, and where rows are missing
+    return found + _following(conn, table.partition == partition, last, limit - len(found), upto)
 
 
-def _read_on(conn: Connection, partition: int, after: Position, limit: int, upto: Position | None) -> list[Archived]:
-    """As ``read_log``, whatever the numbers: where an epoch ends, and where rows are missing."""
-    here = tuple_(event_log.c.epoch, event_log.c.n)
-    query = select(*_COLUMNS).where(event_log.c.partition == partition, here > tuple_(*after))
+def _following(
+    conn: Connection, whose: ColumnElement[bool], after: Position, limit: int, upto: Position | None
+) -> list[Archived]:
+    """The events of ``whose`` that follow ``after``, in order, none past ``upto``, whatever their numbers."""
+    query = select(*_COLUMNS).where(whose, tuple_(*after) < _HERE)
     if upto is not None:
-        query = query.where(here <= tuple_(*upto))
+        query = query.where(tuple_(*upto) >= _HERE)
     return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+
+
+def _preceding(conn: Connection, whose: ColumnElement[bool], before: Position | None, limit: int) -> list[Archived]:
+    """The events of ``whose`` that come before ``before`` (None: the last ones), the newest first."""
+    query = select(*_COLUMNS).where(whose)
+    if before is not None:
+        query = query.where(tuple_(*before) > _HERE)
+    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
+
+
+def _of_key(org: str, key: str) -> ColumnElement[bool]:
+    return and_(event_log.c.org == org, event_log.c.key == key)
 
 
 def read_type(conn: Connection, partition: int, type: str, after: Position) -> list[Archived]:
@@ -204,19 +219,12 @@ def read_key(
     conn: Connection, org: str, key: str, after: Position, limit: int, upto: Position | None = None
 ) -> list[Archived]:
     """The events of a partition key that follow ``after``, in order, none past ``upto``; whatever their verdict."""
-    here = tuple_(event_log.c.epoch, event_log.c.n)
-    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.key == key, here > tuple_(*after))
-    if upto is not None:
-        query = query.where(here <= tuple_(*upto))
-    return _archived(conn, query.order_by(event_log.c.epoch, event_log.c.n).limit(limit))
+    return _following(conn, _of_key(org, key), after, limit, upto)
 
 
 def read_key_back(conn: Connection, org: str, key: str, before: Position | None, limit: int) -> list[Archived]:
     """The events of a partition key that come before ``before`` (None: the last ones), the newest first."""
-    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.key == key)
-    if before is not None:
-        query = query.where(tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
-    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
+    return _preceding(conn, _of_key(org, key), before, limit)
 
 
 def read_key_type(conn: Connection, org: str, key: str, type: str) -> list[Archived]:
@@ -235,10 +243,7 @@ def count_key(conn: Connection, org: str, key: str, upto: Position, most: int) -
 
 def read_back(conn: Connection, partition: int, before: Position | None, limit: int) -> list[Archived]:
     """The positions of a partition that come before ``before`` (None: the last ones), the newest first."""
-    query = select(*_COLUMNS).where(event_log.c.partition == partition)
-    if before is not None:
-        query = query.where(tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
-    return _archived(conn, query.order_by(event_log.c.epoch.desc(), event_log.c.n.desc()).limit(limit))
+    return _preceding(conn, event_log.c.partition == partition, before, limit)
 
 
 def read_verdicts(conn: Connection, partition: int, positions: Sequence[Position]) -> dict[Position, Verdicted]:
