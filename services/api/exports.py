@@ -14,12 +14,10 @@ from hashlib import blake2b
 
 import orjson
 from fastapi import APIRouter
-from sqlalchemy import Connection, select
 from starlette.responses import StreamingResponse
 
-from events.archive.queries import read_key, read_run
+from events.archive.queries import last_of_key, read_key, read_run
 from events.archive.reader import Archived
-from events.archive.schema import event_log
 from events.codec import to_cloudevent
 from events.event import START, Position
 from events.keys import task_key
@@ -40,18 +38,11 @@ _PAGE = 500
 async def export(task: str, backend: BackendDep, org: OrgDep) -> StreamingResponse:
     """All events of a task, as JSON lines between a first and a last line that tell what they are and that all came."""
     key = task_key(task)
-    last = await backend.db.read(partial(_last, org=org, key=key))
+    last = await backend.db.read(partial(last_of_key, org=org, key=key))
     if last is None:
         raise Problem(404, "no_checkpoint", f"no_checkpoint: nothing saved for task {task!r}")
-    return StreamingResponse(_lines(backend, org, task, last), media_type=MEDIA_TYPE)
-
-
-def _last(conn: Connection, org: str, key: str) -> Position | None:
-    """The position of a key's last event now: what comes meanwhile is not part of the export."""
-    place = (event_log.c.epoch, event_log.c.n)
-    query = select(*place).where(event_log.c.org == org, event_log.c.key == key)
-    row = conn.execute(query.order_by(*(column.desc() for column in place)).limit(1)).first()
-    return None if row is None else Position(*row)
+    # what comes meanwhile is not part of the export
+    return StreamingResponse(_lines(backend, org, task, last.position), media_type=MEDIA_TYPE)
 
 
 async def _lines(backend: Backend, org: str, task: str, last: Position) -> AsyncIterator[bytes]:

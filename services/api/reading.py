@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, bindparam, exists, select
 
-from events.archive.queries import last_of_key
+from events.archive.queries import LastOfKey, last_of_key
 from events.keys import partition_of
 from events.tokens import write_token
 from projections.engine import tables
@@ -76,7 +76,11 @@ async def newest(backend: Backend, org: str, key: str) -> str:
 
     A read after it misses nothing of the key that is durable.
     """
-    last = await backend.db.read(partial(last_of_key, org=org, key=key))
+    return token_of(backend, org, key, await backend.db.read(partial(last_of_key, org=org, key=key)))
+
+
+def token_of(backend: Backend, org: str, key: str, last: LastOfKey | None) -> str:
+    """The token to read after the last event of a key, once that is known; empty for none."""
     return "" if last is None else write_token([(partition_of(org, key, backend.partitions), last.position)])
 
 

@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from events.archive.queries import last_archived, last_of_key
 from events.archive.store import log_id
-from events.keys import items_task, partition_of, task_key, thread_task
+from events.keys import items_task, task_key, thread_task
 from events.tokens import write_token
 from projections.queries import items, threads
 from projections.queries.threads import Wanted
 from services.api.deps import After, BackendDep, OrgDep
-from services.api.paging import PageParam
+from services.api.paging import Page, PageParam
 from services.api.problems import Problem
-from services.api.reading import Found, missing, newest, read
+from services.api.reading import Found, missing, newest, read, token_of
 from services.composition import Backend
 
 router = APIRouter(tags=["threads"])
@@ -47,9 +47,10 @@ async def show(
     """
     key = task_key(thread_task(thread))
     if after is None:
-        last, after = await backend.db.read(partial(_last, org=org, key=key, partitions=backend.partitions))
-        if last is not None and last == known:
-            return _json({"thread": thread, "seq": last, "unchanged": True})
+        last = await backend.db.read(partial(last_of_key, org=org, key=key))
+        if last is not None and last.seq == known:
+            return _json({"thread": thread, "seq": last.seq, "unchanged": True})
+        after = token_of(backend, org, key, last)
     work = partial(threads.thread_document, org=org, thread=thread, namespace=namespace, checkpoint=checkpoint)
     found = await read(backend, THREADS, work, org=org, key=key, after=after)
     if found.value is None:
@@ -71,9 +72,7 @@ async def of_thread(
 ) -> Response:
     """Checkpoints of a thread, the newest first. ``metadata``: a JSON object of members that must be equal."""
     wanted = Wanted(thread, namespace, checkpoint, before, _object(metadata, "metadata"), _beyond(page.cursor))
-    work = partial(threads.list_checkpoints, org=org, wanted=wanted, limit=page.limit + 1)
-    found = await _latest(backend, THREADS, work, org, task_key(thread_task(thread)), after)
-    return _page(page, found, threads.place)
+    return await _checkpoints(backend, org, page, wanted, task_key(thread_task(thread)), after)
 
 
 @router.get("/v1/checkpoints")
@@ -88,8 +87,7 @@ async def everywhere(
 ) -> Response:
     """Checkpoints of all threads, the newest first."""
     wanted = Wanted(None, namespace, None, before, _object(metadata, "metadata"), _beyond(page.cursor))
-    work = partial(threads.list_checkpoints, org=org, wanted=wanted, limit=page.limit + 1)
-    return _page(page, await _latest(backend, THREADS, work, org, "", after), threads.place)
+    return await _checkpoints(backend, org, page, wanted, "", after)
 
 
 @router.get("/v1/items/one")
@@ -132,19 +130,17 @@ async def namespaces(
     return _page(page, found, items.namespace_place)
 
 
+async def _checkpoints(backend: Backend, org: str, page: Page, wanted: Wanted, key: str, after: str | None) -> Response:
+    work = partial(threads.list_checkpoints, org=org, wanted=wanted, limit=page.limit + 1)
+    return _page(page, await _latest(backend, THREADS, work, org, key, after), threads.place)
+
+
 async def _latest(
     backend: Backend, projection: str, work: Callable[..., Any], org: str, key: str, after: str | None
 ) -> Found:
     """A read of what is durable now: of a key, or with an empty one of all there is."""
     after = after or await (newest(backend, org, key) if key else _newest_of_all(backend))
     return await read(backend, projection, work, org=org, key=key, after=after)
-
-
-def _last(conn: Connection, org: str, key: str, partitions: int) -> tuple[int | None, str]:
-    """The number of the last event of a key, None where it has none, and the token to read after it."""
-    last = last_of_key(conn, org, key)
-    places = [] if last is None else [(partition_of(org, key, partitions), last.position)]
-    return None if last is None else last.seq, write_token(places, log_id(conn))
 
 
 async def _newest_of_all(backend: Backend) -> str:
@@ -155,7 +151,7 @@ async def _newest_of_all(backend: Backend) -> str:
     return await backend.db.read(work)
 
 
-def _page(page: Any, found: Found, place: Callable[[Any], list[Any]]) -> Response:
+def _page(page: Page, found: Found, place: Callable[[Any], list[Any]]) -> Response:
     shown = found.value[: page.limit]
     last = place(shown[-1]) if len(found.value) > page.limit else None
     return _json({**page.answer(shown, last), "read": found.note})
