@@ -100,7 +100,9 @@ class Shared:
         self._kept(partition).moves += 1
 
     def _kept(self, partition: int) -> _Kept:
-        return self._partitions.setdefault(partition, _Kept(Remembering(self._source)))
+        kept = self._partitions.get(partition)
+        # at once, since threads may come first together
+        return kept or self._partitions.setdefault(partition, _Kept(Remembering(self._source)))
 
 
 @dataclass
