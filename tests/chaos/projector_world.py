@@ -59,10 +59,14 @@ class ProjectorWorld(World):
         asyncio.run(self._project())
 
     def go_on(self) -> None:
-        """The lease of who was there runs out: fold in its place, and what comes then."""
+        """The lease of who was there runs out: fold in its place, and what comes then.
+
+        Whoever woke meanwhile may have taken leases again, and rests; so they run out once more.
+        """
         self.expire_leases()
         self.project()
         Lab(self.stores()).archive(*more_events())
+        self.expire_leases()
         self.project()
 
     def check(self) -> None:
