@@ -18,9 +18,9 @@ from tests.redis_cluster import redis_cluster
 
 VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"
-KILLS = {EMBEDDED: 20, SCALED_OUT: 8} if ALL else {EMBEDDED: 12, SCALED_OUT: 4}
+KILLS = {EMBEDDED: 20, SCALED_OUT: 8} if ALL else {EMBEDDED: 8, SCALED_OUT: 3}
 """The same happens either way; where a Redis Cluster comes back more slowly, less often."""
-RUNS = 10_000 if ALL else 240
+RUNS = 10_000 if ALL else 160
 """Runs at most."""
 
 
