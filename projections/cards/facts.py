@@ -1,0 +1,160 @@
+"""Facts: what a result or a message says, value by value, each with its name and the record that it stands in.
+
+JSON (also JSON in a text, and JSON in a text within that) gives one fact a leaf, spelled as it was written: whole
+numbers of any length stay exact; a number with a fraction keeps its zeros where it came inside a text, while inside an
+event's own JSON the door has already written it in its shortest form. A long text in a field gives one fact a sentence.
+Anything else is prose: one fact a sentence or line.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+import regex
+
+from events.strict_json import MAX_DEPTH, deeper_than
+from projections.cards.prose import sentences
+
+MAX_FACTS = 512
+"""Facts of one value, at most; later ones are left out."""
+
+MAX_TEXT = 65_536
+"""Prose is read so far, in code points."""
+
+MAX_PARSED = 262_144
+"""Longest text that is tried as JSON, in code points."""
+
+SHORT = 240
+"""A text leaf up to this length, without a line break, is one value; a longer one is prose, in code points."""
+
+MAX_NAME = 64
+"""Longest key that is a name, in code points."""
+
+_OPENING = ("", "{", "[")
+_LIKE_IDS = regex.compile(r"\d\D*\d\D*\d|[@/\\:]|^\d+$")
+_WORDS = {None: "null", True: "true", False: "false"}
+_decode = msgspec.json.Decoder(float_hook=str).decode
+
+
+class Fact(NamedTuple):
+    """One value.
+
+    ``field``: the names on the way to it, joined by ``.``, indices left out; ``""`` in prose. A key that is itself a
+    value (an id as a key) is no name: it stands as ``*`` in the fields below it, and is a fact of its own.
+    ``record``: the object around it, with indices (``flights.1``); of a key that is a value, and of what stands under
+    it, the way with that key; in an array of arrays the inner array; in prose the number of the sentence, from 0.
+    ``text``: the value as it was written; in prose the whole sentence or line.
+    """
+
+    field: str
+    record: str
+    text: str
+
+
+def facts_of(value: Any) -> list[Fact]:
+    """The facts of a value in order of appearance, at most ``MAX_FACTS``."""
+    facts: list[Fact] = []
+    value = opened(value)
+    if isinstance(value, dict):
+        _object(value, "", "", facts)
+    elif isinstance(value, list):
+        _array(value, "", "", "", facts)
+    elif isinstance(value, str):
+        facts = [Fact("", str(n), text) for n, text in enumerate(islice(sentences(value[:MAX_TEXT]), MAX_FACTS))]
+    else:
+        facts = [Fact("", "", _spelled(value))]
+    return facts[:MAX_FACTS]
+
+
+def opened(value: Any) -> Any:
+    """What a text holds as JSON array or object, fractions in it as the text they were; else the value itself."""
+    if not isinstance(value, str) or len(value) > MAX_PARSED:
+        return value
+    text = value.strip()
+    if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]") or "\\u0000" in text:
+        return value  # a NUL would come to life here, and no store takes it
+    if deeper_than(MAX_DEPTH, text.encode("utf-8", "surrogatepass")):
+        return value
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return value
+
+
+def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inner: bool = False) -> None:
+    """The facts of an object: of each member, and of each key that is a value. Reading stops once there are enough."""
+    lead, way, alike = f"{field}." if field else "", f"{path}." if path else "", _alike(value)
+    for key, item in value.items():
+        if alike or _like_an_id(key):
+            record, name = way + key, f"{lead}*"
+            facts.append(Fact(field, record, key))
+        else:
+            record, name = path, lead + key
+        if type(item) is str and len(item) <= SHORT and item[:1] not in _OPENING and "\n" not in item:
+            facts.append(Fact(name, record, item))
+        elif isinstance(item, dict):
+            _object(item, name, way + key, facts, inner)
+        elif isinstance(item, list):
+            _array(item, name, way + key, record, facts, inner)
+        else:
+            _leaf(item, name, way + key, record, facts, inner)
+        if len(facts) >= MAX_FACTS:
+            return
+
+
+def _array(value: list[Any], field: str, path: str, record: str, facts: list[Fact], inner: bool = False) -> None:
+    """The facts of an array: scalars in it belong to ``record``, the object or array around it."""
+    way = f"{path}." if path else ""
+    for place, item in enumerate(value):
+        if isinstance(item, dict):
+            _object(item, field, f"{way}{place}", facts, inner)
+        elif isinstance(item, list):
+            _array(item, field, f"{way}{place}", f"{way}{place}", facts, inner)
+        else:
+            _leaf(item, field, f"{way}{place}", record, facts, inner)
+        if len(facts) >= MAX_FACTS:
+            return
+
+
+def _leaf(value: Any, field: str, path: str, record: str, facts: list[Fact], inner: bool = False) -> None:
+    """A scalar: one fact. A text may hold JSON (opened once, not again within), or be prose: a fact a sentence."""
+    if not isinstance(value, str):
+        facts.append(Fact(field, record, _spelled(value)))
+        return
+    held = value if inner else opened(value)
+    if isinstance(held, dict):
+        _object(held, field, path, facts, True)
+    elif isinstance(held, list):
+        _array(held, field, path, record, facts, True)
+    elif len(value) > SHORT or "\n" in value:
+        texts = islice(sentences(value[:MAX_TEXT]), MAX_FACTS - len(facts))
+        facts.extend(Fact(field, f"{path}.{n}" if path else str(n), text) for n, text in enumerate(texts))
+    elif value:
+        facts.append(Fact(field, record, value))
+
+
+def _spelled(value: Any) -> str:
+    """A scalar as JSON writes it."""
+    return _WORDS[value] if value is None or isinstance(value, bool) else str(value)
+
+
+@lru_cache(maxsize=8_192)
+def _like_an_id(key: str) -> bool:
+    """Whether a key looks like an id, a number, a date, an address or a path rather than like a name."""
+    return len(key) > MAX_NAME or (_LIKE_IDS.search(key) is not None and (len(key) > 4 or key.isdigit()))
+
+
+def _alike(value: dict[str, Any]) -> bool:
+    """Whether an object is a table of objects with the same members, so that its keys tell its rows apart."""
+    if len(value) < 3:
+        return False
+    rows = iter(value.values())
+    first = next(rows)
+    return (
+        isinstance(first, dict)
+        and bool(first)
+        and all(isinstance(row, dict) and row.keys() == first.keys() for row in rows)
+    )
