@@ -23,7 +23,7 @@ _END = regex.compile(
     rf"""
       \p{{SB=STerm}} (?<![!?]) [\p{{SB=STerm}}\p{{SB=Close}}]*+ \s*+
     | [!?]++ \p{{SB=Close}}*+ (?:\s++|$)
-    | (?<! (?:^|[^\p{{L}}.]) (?: \p{{L}} | \d{{1,2}} | (?i:{_ABBREVIATION}) ) )
+    | (?<!\.) (?<! (?:^|[^\p{{L}}.]) (?: \p{{L}} | \d{{1,2}} | (?i:{_ABBREVIATION}) ) )
       \.++ \p{{SB=Close}}*+ \s++ (?! \p{{SB=Lower}} | [,;:)\]] )
     """,
     regex.VERBOSE | regex.V1,
