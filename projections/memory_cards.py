@@ -30,7 +30,7 @@ from projections.cards.rules import CAUSAL, CHANGE, CONSTRAINT, NOVELTY, exclude
 from projections.cards.tables import BLANKS, TABLES
 from projections.cards.trace import call_subject, card_id, text_subject, trace
 from projections.draft import Draft
-from projections.projection import Change, Projection, RowRef, Rows
+from projections.projection import Change, Projection, Put, RowRef, Rows
 
 MAX_LINKS = 32
 MAX_RIVALS = 4
@@ -58,7 +58,15 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
             _decided(draft, recorded, payload)
         case CardSummarized() as payload:
             _summarized(draft, payload)
-    return draft.changes()
+    return _stamped(draft.changes(), recorded)
+
+
+def _stamped(changes: list[Change], recorded: Recorded) -> list[Change]:
+    """Each card that changed knows the position of the event that changed it, so that an index can follow."""
+    for change in changes:
+        if change.table == "cards" and isinstance(change, Put):
+            change.row.update(changed_epoch=recorded.position.epoch, changed_n=recorded.position.n)  # type: ignore[attr-defined]
+    return changes
 
 
 # --- uses ------------------------------------------------------------------------------------------------------------
@@ -162,6 +170,8 @@ def _make(
         summary=text,
         entity=list(traced.entity) or None,
         fields=list(traced.fields),
+        facts=[list(fact) for fact in traced.facts],
+        trust="own" if source == "decision" else "data",
         values=list(traced.values),
         reasons=reasons,
         value=worth(reasons),
@@ -252,4 +262,4 @@ def _card_refs(recorded: Recorded, source: str) -> list[RowRef]:
     return [RowRef("cards", (card_id(recorded),)), RowRef("card_subjects", (text_subject(source, trace(recorded)),))]
 
 
-MEMORY_CARDS = Projection(name="memory_cards", version=1, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
+MEMORY_CARDS = Projection(name="memory_cards", version=2, tables=TABLES, handles=_HANDLES, apply=apply, names=names)

@@ -11,6 +11,7 @@ from events.event import Recorded
 from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import canonical, digest
+from projections.cards.facts import Fact, facts_of
 from projections.cards.summary import message_text
 from projections.cards.values import normal, of_json, of_text, parsed
 
@@ -25,6 +26,7 @@ class Traced(NamedTuple):
     values: tuple[str, ...] = ()
     entity: tuple[str, str] | tuple[()] = ()
     fields: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
     text: str = ""
 
     @property
@@ -55,14 +57,14 @@ def _trace(payload: Any) -> Traced:
         case ToolReturned(result=result):
             return _of_result(parsed(result))
         case ToolFailed(error=error):
-            return Traced(tuple(of_text(error)), text=digest(error))
+            return Traced(tuple(of_text(error)), facts=tuple(facts_of(error)), text=digest(error))
         case MessageAdded(role="user", content=content):
             text = message_text(content)
-            return Traced(tuple(of_text(text)), text=digest(" ".join(text.split())))
+            return Traced(tuple(of_text(text)), facts=tuple(facts_of(text)), text=digest(" ".join(text.split())))
         case DecisionMade() as made:
             text = "\n".join((made.chosen, made.question, made.rationale))
             values = dict.fromkeys((*of_json(made.chosen), *of_text(text), *of_json(made.based_on)))
-            return Traced(tuple(values), text=digest(text))
+            return Traced(tuple(values), facts=tuple(facts_of(text)), text=digest(text))
         case _:
             return Traced()
 
@@ -70,7 +72,7 @@ def _trace(payload: Any) -> Traced:
 def _of_result(value: Any) -> Traced:
     fields = tuple(value)[:MAX_FIELDS] if isinstance(value, dict) else ()
     text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    return Traced(tuple(of_json(value)), _entity(value), fields, digest(text))
+    return Traced(tuple(of_json(value)), _entity(value), fields, tuple(facts_of(value)), digest(text))
 
 
 def _entity(value: Any) -> tuple[str, str] | tuple[()]:
