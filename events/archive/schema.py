@@ -6,7 +6,7 @@ milliseconds, ``received_ms`` of the database's clock; they order nothing.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 metadata = MetaData()
 
@@ -189,3 +189,45 @@ reactor_checkpoints = Table(
     Column("owner_epoch", BigInteger, nullable=False),
 )
 """How far each reactor has come."""
+
+vectors = Table(
+    "vectors",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("org", Text, primary_key=True),
+    Column("hash", Text, primary_key=True),
+    Column("dimension", Integer, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+)
+"""Vectors of texts, by the digest of the text. Derived, but neither a fold's nor quickly made again."""
+
+embedding_models = Table(
+    "embedding_models",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("dimension", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("written", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("activated_ms", BigInteger),
+)
+"""Models that have vectors. ``state``: building, active (searches use it: one, at most), retired.
+
+``written`` counts the vectors ever written, so that whoever keeps some in memory sees that there are more.
+"""
+
+Index(
+    "embedding_models_active", embedding_models.c.state, unique=True,
+    sqlite_where=_IS_ACTIVE, postgresql_where=_IS_ACTIVE,
+)  # fmt: skip
+
+embedding_progress = Table(
+    "embedding_progress",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("generation", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("n", BigInteger, nullable=False),
+)
+"""How far each model is: every card of a generation that changed up to this position has been looked at."""

@@ -16,7 +16,7 @@ from events.database import Database, Stores
 from events.errors import SetupError
 from migrations import current, downgrade, migrate
 
-HEAD = "0003"
+HEAD = "0004"
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Finding cards and memories again: passages, words, vectors, fusion."""
