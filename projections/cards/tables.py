@@ -53,6 +53,7 @@ CARDS = read_model_table(
     count("changed_n"),
 )
 Index("cards_by_id", CARDS.c.org, CARDS.c.card)
+Index("cards_changed", CARDS.c.partition, CARDS.c.changed_epoch, CARDS.c.changed_n)
 for _scope in ("user", "agent", "session"):
     _columns = (CARDS.c[_scope], CARDS.c.partition, CARDS.c.changed_epoch, CARDS.c.changed_n)
     Index(f"cards_by_{_scope}", CARDS.c.org, *_columns)
