@@ -21,10 +21,11 @@ class Embedder(Protocol):
     name: str
     dimension: int
 
-    def embed(self, texts: Sequence[str]) -> Matrix:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
         """A row a text: of length 1, or zero where the text has no meaning to the model (an empty one). Always finite.
 
-        Raises Transient when the model cannot answer now.
+        ``query``: they are questions, to models that tell those from passages. Raises Transient when the model cannot
+        answer now.
         """
         ...
 
