@@ -16,6 +16,7 @@ from types import ModuleType
 from events.errors import SetupError
 from projections.beliefs import BELIEFS_PROJECTION
 from projections.items import ITEMS_PROJECTION
+from projections.memories import MEMORIES_PROJECTION
 from projections.memory_cards import MEMORY_CARDS
 from projections.projection import Projection
 from projections.settlements import SETTLEMENTS_PROJECTION
@@ -30,6 +31,7 @@ PROJECTIONS: Mapping[str, Projection] = {
     projection.name: projection
     for projection in (
         TASK_STATE, MEMORY_CARDS, SETTLEMENTS_PROJECTION, BELIEFS_PROJECTION, THREADS_PROJECTION, ITEMS_PROJECTION,
+        MEMORIES_PROJECTION,
     )
 }  # fmt: skip
 

@@ -1,4 +1,8 @@
-"""Long-term memory: what was proposed, what became of it, and who used it."""
+"""Long-term memory: what was proposed, what became of it, and who used it.
+
+``based_on`` of a decision is the last position (``<epoch>-<n>``) of its scope that it knew: where memories of the scope
+have changed since, the fold takes it for stale, and it is made again.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,19 @@ MemoryKind = Literal["preference", "fact", "correction", "learning", "procedure"
 MemoryType = Literal["semantic", "episodic", "procedural"]
 
 
+MemorySource = Literal["agent", "person", "settlement", "conversation", "experience", "pack"]
+"""Who brought a memory up: an agent by itself, a person, a run's settlement, what a user said, counted experience."""
+
+Trust = Literal["stated", "data"]
+"""``stated``: by those whose memory it is. ``data``: reads like an instruction: contexts fence it."""
+
+
 class MemoryProposed(Payload, frozen=True, kw_only=True):
-    """A candidate for long-term memory; the curator decides."""
+    """A candidate for long-term memory; the curator decides.
+
+    ``infer=False`` asks to keep it verbatim: it is checked for secrets and copies only. ``corrects`` names the value,
+    or the memory, that it takes the place of.
+    """
 
     content: NonEmpty
     kind: MemoryKind = "fact"
@@ -23,6 +38,8 @@ class MemoryProposed(Payload, frozen=True, kw_only=True):
     ttl_s: Seconds | None = None
     scope: Level | None = None
     infer: bool = True
+    source: MemorySource = "agent"
+    corrects: str = ""
 
 
 class MemoryAdmitted(Payload, frozen=True, kw_only=True):
@@ -41,13 +58,17 @@ class MemoryAdmitted(Payload, frozen=True, kw_only=True):
     scope: Level | None = None
     score: float | None = None
     based_on: str = ""
+    source: MemorySource = "agent"
+    trust: Trust = "stated"
 
 
 class MemoryRejected(Payload, frozen=True, kw_only=True):
-    """A proposal did not enter memory, and why."""
+    """A proposal did not enter memory, and why. ``duplicate_of`` names the memory that says it already."""
 
     proposal: NonEmpty
     reason: NonEmpty
+    detail: str = ""
+    duplicate_of: str = ""
     kind: MemoryKind = "fact"
     scope: Level | None = None
     based_on: str = ""
@@ -58,6 +79,7 @@ class MemorySuperseded(Payload, frozen=True, kw_only=True):
 
     memory: NonEmpty
     superseded_by: NonEmpty
+    reason: str = ""
     kind: MemoryKind = "fact"
     scope: Level | None = None
     based_on: str = ""

@@ -1,0 +1,1 @@
+"""The pure parts of the read model ``memories``: normal forms, tables, validity and importance."""
