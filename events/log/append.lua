@@ -4,11 +4,12 @@
 -- ARGV[2] msgpack {field of a seen hash = value}: seeds, what the archive answered to an earlier NEED
 -- ARGV[3] msgpack {{<org> <task>, run}, ...}: the runs of the batch
 -- ARGV[4] msgpack {{id field, digest, run index or 0, attempt, seq or 0, stream field, value, ...}, ...}
---         attempt: of a run.started; 0 for another event of its run; -1 when attempts do not concern the event
+--         attempt: of a run.started; 0 for another event of its run; -1 when attempts do not concern the event; -2 as
+--         -1, and when a number of its run is refused, what follows it in this batch is refused, too
 --
 -- Answers {'FENCED', why} | {'FULL', entries} | {'NEED', turn, fields} | {'OK', epoch, one outcome an event}: n when
 -- stored, else {'duplicate', n or '<epoch>-<n>'} | {'conflict', ...} | {'attempt', latest, winner} | {'started', attempt}
--- | {'superseded', latest, winner} | {'seq', expected}.
+-- | {'superseded', latest, winner} | {'seq', expected} | {'follows', seq}.
 
 local window, limit, seeds_turn, log = unpack(cmsgpack.unpack(ARGV[1]))
 local seeds = cmsgpack.unpack(ARGV[2])
@@ -158,7 +159,12 @@ local function refusal(event, run)
             return { 'superseded', now.attempt, now.winner }
         end
     end
+    if run.stopped and attempt == -2 then
+        -- its number may be free by now, but what it builds upon is not there
+        return { 'follows', run.stopped }
+    end
     if seq > 0 and seq ~= tonumber(known[run.seq]) + 1 then
+        run.stopped = seq
         return { 'seq', tonumber(known[run.seq]) + 1 }
     end
     return nil

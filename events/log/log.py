@@ -40,6 +40,9 @@ LIMIT = 4 * WINDOW
 MAX_CALL, MAX_CALL_CHARS = 1_000, 4_000_000
 """Events of one script call, and characters of their data: a script holds up the whole server while it runs."""
 
+_STRICT = -2
+"""In place of an attempt: an event that builds upon the one before it."""
+
 _SCRIPT = Script("append")
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -145,8 +148,17 @@ class Log:
         for part in _calls(events):
             epoch, outcomes = await self._call(partition, part)
             results = [_outcome(e, partition, epoch, o) for e, o in zip(part, outcomes, strict=True)]
-            appended += await self._recall(partition, results)
+            appended += await self._again(partition, await self._recall(partition, results))
         return appended
+
+    async def _again(self, partition: int, results: list[Appended]) -> list[Appended]:
+        """What followed a number that was refused at first, and turned out to be an old event, is judged anew."""
+        again = _misjudged(results)
+        if again:
+            anew = await self._append_to(partition, [results[index].event for index in again])
+            for index, result in zip(again, anew, strict=True):
+                results[index] = result
+        return results
 
     async def _call(self, partition: int, events: Sequence[Event]) -> tuple[int, list[Any]]:
         """The script's outcomes; a second call brings along what the first one needed from the archive."""
@@ -229,9 +241,29 @@ def _known(refused: Appended, first: Found) -> Appended:
     return _conflict(refused.event, refused.partition, first.position)
 
 
+def _misjudged(results: Sequence[Appended]) -> list[int]:
+    """Which events of a thread were refused for what precedes them, while that is an old one sent again."""
+    old: set[tuple[str, str]] = set()
+    found = []
+    for index, result in enumerate(results):
+        thread = (result.event.org, result.event.run)
+        if attempt_told(result.event) != _STRICT:
+            continue
+        if result.status == "duplicate":
+            old.add(thread)
+        elif result.status == "seq_conflict" and thread in old:
+            found.append(index)
+    return found
+
+
 def attempt_told(event: Event) -> int:
-    """What the script is told of attempts: the attempt that starts, 0 to check the run's, -1 not to."""
+    """What the script is told of attempts: the attempt that starts, 0 to check the run's, -1 not to.
+
+    -2 for an event of a thread, which has no attempts: there an event builds upon the one before.
+    """
     kind = event.type
+    if kind.startswith("thread."):
+        return _STRICT
     if kind == "run.started":
         return msgspec.json.decode(event.data, type=AttemptOfRun).attempt
     if kind in OUTSIDERS:
@@ -267,6 +299,9 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
             return _conflict(event, partition, _position(epoch, place))
         case [b"seq", expected]:
             message = f"seq {event.seq} of run {event.run!r} does not follow: {expected} is expected"
+            return Appended(event, "seq_conflict", partition, message=message)
+        case [b"follows", refused]:
+            message = f"seq {event.seq} of run {event.run!r} follows seq {refused}, which was refused"
             return Appended(event, "seq_conflict", partition, message=message)
         case [b"started", attempt]:
             message = f"run {event.run!r} is attempt {attempt} of task {event.task!r}; a new attempt is a new run"

@@ -159,6 +159,7 @@ def event(
         "tool.returned": {"call_id": "c1"},
         "tool.failed": {"call_id": "c1"},
         "run.terminated": {"reason": "end_turn"},
+        "thread.written": {"checkpoint": "c1", "writer": "w1", "writes": []},
     }
     raw: dict[str, Any] = {"id": id, "type": type, "run": run, "task": task, "data": {**needed.get(type, {}), **data}}
     return admit({**raw, "seq": seq} if seq else raw)

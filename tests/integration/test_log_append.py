@@ -10,7 +10,7 @@ from redis.crc import key_slot
 
 from events.door import admit
 from events.errors import SetupError, Transient
-from events.event import Position
+from events.event import Event, Position
 from events.log.layout import keys_of
 from events.log.log import MAX_CALL, Log
 from events.log.tail import read
@@ -196,6 +196,22 @@ async def test_seq_counts_one_by_one(world: World) -> None:
     assert "4 is expected" in outcomes[4].message
     assert statuses(await world.log.append([start("r1", seq=1), event("a", seq=2)])) == ["duplicate", "duplicate"]
     assert statuses(await world.log.append([event("d", seq=4)])) == ["stored"]
+
+
+def written(id: str, seq: int) -> Event:
+    return event(id, "thread.written", task="thread:t", run="thread:t", seq=seq)
+
+
+@in_each_world()
+async def test_what_follows_a_refused_event_of_a_thread_is_refused_with_it(world: World) -> None:
+    """Its number is free, since another writer took just as many: but it would build upon what is not there."""
+    await world.log.append([written("theirs", 1)])
+    outcomes = await world.log.append([written("a", 1), written("b", 2), event("other"), written("c", 3)])
+    assert statuses(outcomes) == ["seq_conflict", "seq_conflict", "stored", "seq_conflict"]
+    assert "2 is expected" in outcomes[0].message
+    assert "follows seq 1, which was refused" in outcomes[3].message
+    again = await world.log.append([written("theirs", 1), written("d", 2), written("e", 3)])
+    assert statuses(again) == ["duplicate", "stored", "stored"]
 
 
 @in_each_world()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from events.errors import Fenced, LogFull
-from events.event import Position
+from events.event import Event, Position
 from events.log.layout import keys_of
 from events.log.log import Log
 from tests.integration.log_world import World, event, in_each_world, in_world, positions, start, statuses
@@ -85,6 +85,23 @@ async def test_a_forgotten_event_with_seq_or_start_is_a_duplicate_not_a_conflict
     assert statuses(other) == ["conflict", "seq_conflict"]
     assert other[0].position == first[1].position
     assert "5 is expected" in other[1].message
+
+
+@in_each_world(window=WINDOW)
+async def test_what_follows_a_forgotten_event_of_a_thread_is_stored(world: World) -> None:
+    """A journal that is sent again from its start goes on where it was cut off."""
+
+    def written(seq: int) -> Event:
+        return event(f"w{seq}", "thread.written", task="thread:t", run="thread:t", seq=seq)
+
+    await world.log.append([written(seq) for seq in (1, 2, 3)])
+    await forget(world)
+    again = await world.log.append([written(seq) for seq in range(1, 6)])
+    assert statuses(again) == ["duplicate"] * 3 + ["stored"] * 2
+    rival = await world.log.append([event("r", "thread.written", task="thread:t", run="thread:t", seq=5), written(6)])
+    assert statuses(rival) == ["seq_conflict", "seq_conflict"]
+    mixed = await world.log.append([written(5), event("x", "thread.written", run="thread:t", task="thread:t", seq=7)])
+    assert statuses(mixed) == ["duplicate", "seq_conflict"]
 
 
 @in_each_world(window=WINDOW)
