@@ -20,7 +20,7 @@ _PASSING = {408, 409, 425, 429}
 
 
 class EndpointModel:
-    """A served model as an ``Embedder``. Asks once for its dimension; ``key``, if there is one, goes with each request."""
+    """A served model as an ``Embedder``. Asks once for its dimension. ``key`` goes with each request, if any."""
 
     def __init__(self, name: str, model: str, url: str, key: str = "") -> None:
         self.name = name

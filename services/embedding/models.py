@@ -35,7 +35,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """The name that vectors are kept by. A folder's holds a digest of what is in it, and takes as long as to read it."""
+        """The name that vectors are kept by. A folder's holds a digest of its files, all of which are read for it."""
         if self.url:
             return f"endpoint:{self.model}"
         folder = Path(self.model)
