@@ -16,6 +16,7 @@ import msgspec
 import regex
 
 from events.strict_json import MAX_DEPTH, deeper_than
+from projections.bounds import canonical
 from projections.cards.prose import sentences
 
 MAX_FACTS = 512
@@ -33,6 +34,9 @@ SHORT = 240
 MAX_NAME = 64
 """Longest key that is a name, in code points."""
 
+SENTENCE = "#"
+"""Stands before the number of a sentence in the record of a fact from a long text in a field."""
+
 _OPENING = ("", "{", "[")
 _LIKE_IDS = regex.compile(r"\d\D*\d\D*\d|[@/\\:]|^\d+$")
 _WORDS = {None: "null", True: "true", False: "false"}
@@ -45,7 +49,8 @@ class Fact(NamedTuple):
     ``field``: the names on the way to it, joined by ``.``, indices left out; ``""`` in prose. A key that is itself a
     value (an id as a key) is no name: it stands as ``*`` in the fields below it, and is a fact of its own.
     ``record``: the object around it, with indices (``flights.1``); of a key that is a value, and of what stands under
-    it, the way with that key; in an array of arrays the inner array; in prose the number of the sentence, from 0.
+    it, the way with that key; in an array of arrays the inner array; in prose the number of the sentence, from 0; in a
+    long text of a field the way to it, ``#`` and that number.
     ``text``: the value as it was written; in prose the whole sentence or line.
     """
 
@@ -65,7 +70,7 @@ def facts_of(value: Any) -> list[Fact]:
     elif isinstance(value, str):
         facts = [Fact("", str(n), text) for n, text in enumerate(islice(sentences(value[:MAX_TEXT]), MAX_FACTS))]
     else:
-        facts = [Fact("", "", _spelled(value))]
+        facts = [Fact("", "", spelled(value))]
     return facts[:MAX_FACTS]
 
 
@@ -122,7 +127,7 @@ def _array(value: list[Any], field: str, path: str, record: str, facts: list[Fac
 def _leaf(value: Any, field: str, path: str, record: str, facts: list[Fact], inner: bool = False) -> None:
     """A scalar: one fact. A text may hold JSON (opened once, not again within), or be prose: a fact a sentence."""
     if not isinstance(value, str):
-        facts.append(Fact(field, record, _spelled(value)))
+        facts.append(Fact(field, record, spelled(value)))
         return
     held = value if inner else opened(value)
     if isinstance(held, dict):
@@ -131,14 +136,16 @@ def _leaf(value: Any, field: str, path: str, record: str, facts: list[Fact], inn
         _array(held, field, path, record, facts, True)
     elif len(value) > SHORT or "\n" in value:
         texts = islice(sentences(value[:MAX_TEXT]), MAX_FACTS - len(facts))
-        facts.extend(Fact(field, f"{path}.{n}" if path else str(n), text) for n, text in enumerate(texts))
+        facts.extend(Fact(field, f"{path}{SENTENCE}{n}", text) for n, text in enumerate(texts))
     elif value:
         facts.append(Fact(field, record, value))
 
 
-def _spelled(value: Any) -> str:
-    """A scalar as JSON writes it."""
-    return _WORDS[value] if value is None or isinstance(value, bool) else str(value)
+def spelled(value: Any) -> str:
+    """A value as JSON writes it, a text as it stands."""
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    return str(value) if isinstance(value, (str, int, float)) else canonical(value)
 
 
 @lru_cache(maxsize=8_192)

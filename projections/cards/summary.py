@@ -1,90 +1,50 @@
-"""What a card says: a skeleton of JSON, the telling lines of prose, one line of a decision. Without a model."""
+"""What a card says, made of its facts: JSON as cells and compact tables, prose by its telling sentences. No model.
+
+Nothing is written that the facts do not say: values stand whole or not at all, in their own spelling, with the names
+of their fields (of a table once). Rows and sentences that hold a value in use come first; when there is more than
+``LIMIT`` allows, the rest follows in order, and ``…`` stands where something was left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from events.types.thought import DecisionMade
-from projections.bounds import clip
-from projections.cards.values import of_text, parsed
+from projections.cards import extract, layout
+from projections.cards.facts import Fact, facts_of, spelled
+from projections.cards.prose import sentences
+from projections.cards.templates import PLAIN, Template
 
 LIMIT = 800
-"""Longest summary, in code points; it ends between graphemes."""
+"""Longest summary, in code points, but for values in use."""
 
-_LEAF = 120
-_MAX_ITEMS = 12
-_MAX_LINES = 400
-_WORDS = {None: "null", True: "true", False: "false"}
+LIMIT_IN_USE = 2_400
+"""Longest summary in which rows and sentences with values in use take more room than ``LIMIT``, in code points."""
 
-
-def of_result(value: Any) -> str:
-    """A tool's result: JSON as ``path: value`` pairs, prose by its lines that hold values."""
-    value = parsed(value)
-    return of_prose(value) if isinstance(value, str) else clip("; ".join(_pairs(value)), LIMIT)
+MAX_LEAF = 120
+MAX_ALTERNATIVES = 12
 
 
-def _pairs(value: Any) -> Iterator[str]:
-    size = 0
-    for pair in _walk(value, ""):
-        yield pair
-        size += len(pair) + 2
-        if size > LIMIT:
-            return
-
-
-def _walk(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _walk(item, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        if all(not isinstance(item, (dict, list)) for item in value):
-            yield f"{path or 'items'}: {', '.join(_leaf(item) for item in value[:_MAX_ITEMS])}{_more(value)}"
-            return
-        for place, item in enumerate(value[:_MAX_ITEMS]):
-            yield from _walk(item, f"{path}[{place}]")
-        if len(value) > _MAX_ITEMS:
-            yield f"{path or 'items'}: {len(value)} in all"
-    else:
-        yield f"{path}: {_leaf(value)}" if path else _leaf(value)
-
-
-def _more(items: list[Any]) -> str:
-    return f" ({len(items)} in all)" if len(items) > _MAX_ITEMS else ""
-
-
-def _leaf(value: Any) -> str:
-    text = value if isinstance(value, str) else _scalar(value)
-    return clip(" ".join(text.split()), _LEAF)
-
-
-def _scalar(value: Any) -> str:
-    """A JSON scalar as JSON writes it; integers beyond 64 bits stay exact."""
-    return _WORDS[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def of_prose(text: str) -> str:
-    """Prose: all of it when it is short, else its first line and those that hold traced values."""
-    if len(text) <= LIMIT:
-        return text.strip()
-    lines = [line.strip() for line in text[:65_536].splitlines() if line.strip()][:_MAX_LINES]
-    kept: list[str] = []
-    size = 0
-    for place, line in enumerate(lines):
-        if place == 0 or of_text(line):
-            kept.append(line)
-            size += len(line) + 1
-        if size > LIMIT:
-            break
-    return clip("\n".join(kept), LIMIT)
+def summarize(facts: Sequence[Fact], template: Template = PLAIN, used: Collection[str] = ()) -> str:
+    """The summary of what these facts say. ``used``: the values in use so far, in normal form."""
+    if any(fact.field for fact in facts):
+        return layout.render(facts, template, used, LIMIT, LIMIT_IN_USE)
+    texts = [fact.text for fact in facts]
+    if not any(fact.record for fact in facts):  # an array of scalars, or one scalar
+        return layout.listed(texts, used, LIMIT, LIMIT_IN_USE)
+    return extract.telling(texts, LIMIT, used=used, most=LIMIT_IN_USE, first=template.prose)
 
 
 def of_decision(payload: DecisionMade) -> str:
     """A decision in one paragraph: what was chosen, over what, and why."""
     text = f"{payload.question}: {payload.chosen}" if payload.question else payload.chosen
     if payload.alternatives:
-        text += f" (rather than {'; '.join(_leaf(item) for item in payload.alternatives[:_MAX_ITEMS])})"
-    return clip(f"{text} — {payload.rationale}" if payload.rationale else text, LIMIT)
+        others = "; ".join(
+            extract.shortened(spelled(item), MAX_LEAF) for item in payload.alternatives[:MAX_ALTERNATIVES]
+        )
+        text += f" (rather than {others})"
+    return extract.shortened(f"{text} — {payload.rationale}" if payload.rationale else text, LIMIT)
 
 
 def message_text(content: Any) -> str:
@@ -95,3 +55,13 @@ def message_text(content: Any) -> str:
         return ""
     texts = [part.get("text", "") if isinstance(part, dict) else part for part in content]
     return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def of_result(value: Any) -> str:
+    """The summary of a tool's result, without a template."""
+    return summarize(facts_of(value))
+
+
+def of_prose(text: str) -> str:
+    """The summary of a text."""
+    return extract.telling(list(sentences(text)), LIMIT)

@@ -91,7 +91,7 @@ def test_a_long_text_in_a_field_comes_sentence_by_sentence() -> None:
     story = "The parcel left Lyon. It reached Turin on Friday. " * 6
     assert len(story) > SHORT
     facts = facts_of({"history": story})
-    assert facts[1] == Fact("history", "history.1", "It reached Turin on Friday.")
+    assert facts[1] == Fact("history", "history#1", "It reached Turin on Friday.")
     assert len(facts) == 12
 
 

@@ -1,0 +1,259 @@
+"""How a JSON result reads: an object as ``name: value`` cells, an array of objects as a table that names columns once.
+
+    reservation: JG7FMM; cabin: business; address (city: Austin, zip: 78750)
+    flights (status: available): flight_number | date | prices (economy | business)
+    - HAT028 | 2024-05-21 | 152 | 477
+    - HAT277 | 2024-05-21 | 103 | 283
+
+What is equal in all rows stands in the head. In an array of arrays each inner array begins with ``-`` and goes on with
+``+``. ``…`` stands where something was left out; a value stands whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from projections.cards.extract import GAP, choose, holds, telling
+from projections.cards.facts import Fact
+from projections.cards.skeleton import KEY, Row, Table, tables_of
+from projections.cards.templates import Template
+
+MAX_CELL = 240
+"""Longest cell, in code points: a longer list or text is cut between its values or sentences."""
+
+MAX_ROW = 400
+"""Longest row of a table, in code points; of a longer one some cells are left out."""
+
+SHARE = 3
+"""Rows that every table shows before any shows more."""
+
+_BAR = " | "
+
+
+class Item(NamedTuple):
+    """A cell of an object, or a row of a table. ``parent``: the array of the row, where there are several."""
+
+    text: str
+    parent: str = ""
+    needed: bool = False
+
+
+@dataclass(slots=True)
+class Block:
+    """A table, or the one object there is. Items follow ``head`` on its line (``flat``), or on lines of their own."""
+
+    head: str
+    items: list[Item]
+    flat: bool
+    cut: bool = False
+
+    def text(self, places: Sequence[int]) -> str:
+        """The block with the items at these places only."""
+        shown = [self.items[place] for place in places]
+        gap = [GAP] * (self.cut or len(shown) < len(self.items))
+        if self.flat:
+            return self.head + "; ".join([item.text for item in shown] + gap)
+        lines, parent = [self.head] if self.head else [], ""
+        for item in shown:
+            lines.append(f"{'+' if parent and item.parent == parent else '-'} {item.text}")
+            parent = item.parent
+        return "\n".join(lines + gap)
+
+
+class _View(NamedTuple):
+    """What a block is made with."""
+
+    template: Template
+    used: Collection[str]
+    most: int
+
+    def name(self, table: str, column: str) -> str:
+        """How a column reads: as the template says, else its own name."""
+        field = f"{table}.{column}" if table else column
+        return self.template.names.get(field) or column.rpartition(".")[2]
+
+    def whole(self, table: str, column: str) -> str:
+        """The same with the names of the nested objects around it."""
+        outer = column.rpartition(".")[0]
+        return f"{outer}.{self.name(table, column)}" if outer else self.name(table, column)
+
+    def cell(self, row: Row, column: str) -> Item:
+        """The values of a column in one text."""
+        values = row.cells.get(column)
+        if not values:
+            return Item("")
+        if len(values) == 1:
+            return Item(values[0], needed=holds(values[0], self.used))
+        needed = [holds(value, self.used) for value in values] if self.used else [False] * len(values)
+        if column in row.prose:
+            text = telling(values, MAX_CELL, used=self.used, most=self.most, first=self.template.prose)
+            return Item(" / ".join(text.splitlines()), needed=any(needed))
+        return Item(listed(values, self.used, MAX_CELL, self.most), needed=any(needed))
+
+
+def listed(values: Sequence[str], used: Collection[str], limit: int, most: int) -> str:
+    """Scalars of an array in one line of at most ``limit`` code points, or ``most`` with values in use."""
+    sizes = [len(value) + 2 for value in values]
+    if sum(sizes) <= limit:
+        return ", ".join(values)
+    needed = [holds(value, used) for value in values]
+    return ", ".join([*(values[place] for place in choose(sizes, needed, range(len(values)), limit - 3, most)), GAP])
+
+
+def render(facts: Sequence[Fact], template: Template, used: Collection[str], limit: int, most: int) -> str:
+    """The facts of a JSON result as text of at most ``limit`` code points, or ``most`` with values in use."""
+    title, view = template.titled(facts), _View(template, used, most)
+    blocks = [block for table in tables_of(_shown(facts, template, used)) for block in _blocks(table, view)]
+    text = _text(title, blocks, [range(len(block.items)) for block in blocks])
+    if len(text) <= limit:
+        return text
+    room = len(title) + 1
+    return _text(title, blocks, _fit(blocks, limit - room, most - room))
+
+
+def _shown(facts: Sequence[Fact], template: Template, used: Collection[str]) -> Sequence[Fact]:
+    """The facts that the template shows, in its order; those in use in any case."""
+    if not template.fields and not template.leave_out:
+        return facts
+    shown = [fact for fact in facts if template.shows(fact.field) or holds(fact.text, used)]
+    return sorted(shown, key=lambda fact: template.place(fact.field))
+
+
+def _text(title: str, blocks: Sequence[Block], kept: Sequence[Sequence[int]]) -> str:
+    texts = [block.text(places) for block, places in zip(blocks, kept, strict=True) if places]
+    return "\n".join([title, *texts] if title else texts)
+
+
+def _fit(blocks: Sequence[Block], limit: int, most: int) -> list[list[int]]:
+    """Which items to keep: those with values in use, then some of each block, then whatever has room."""
+    places = [(number, place) for number, block in enumerate(blocks) for place in range(len(block.items))]
+    items = [blocks[number].items[place] for number, place in places]
+    # the first of a block pays for its head and for the sign that something is missing
+    sizes = [
+        len(item.text) + 3 + (len(blocks[number].head) + 4) * (place == 0)
+        for item, (number, place) in zip(items, places, strict=True)
+    ]
+    order = sorted(range(len(items)), key=lambda at: not blocks[places[at][0]].flat and places[at][1] >= SHARE)
+    kept: list[list[int]] = [[] for _ in blocks]
+    for at in choose(sizes, [item.needed for item in items], order, limit, most):
+        kept[places[at][0]].append(places[at][1])
+    return kept
+
+
+def _blocks(table: Table, view: _View) -> Iterator[Block]:
+    """The blocks of a table: the object that the document itself is stands apart from rows beside it."""
+    rows = table.rows
+    if not table.name and rows[0].path == "" and len(rows) > 1:
+        yield _object(table.name, rows[0], view)
+        rows = rows[1:]
+    if len(rows) == 1:
+        yield _object(table.name, rows[0], view)
+    else:
+        yield _table(table.name, rows, view)
+
+
+def _object(name: str, row: Row, view: _View) -> Block:
+    items: list[Item] = []
+    for outer, columns in groupby(row.cells, key=lambda column: column.rpartition(".")[0]):
+        cells = [_labelled(row, column, name, view) for column in columns]
+        if outer and sum(len(cell.text) for cell in cells) <= MAX_ROW:
+            text = f"{outer} ({', '.join(cell.text for cell in cells)})"
+            cells = [Item(text, needed=any(cell.needed for cell in cells))]
+        items += cells
+    label = _label(name)
+    return Block(f"{label}: " if label else "", items, flat=True)
+
+
+def _labelled(row: Row, column: str, table: str, view: _View) -> Item:
+    """A cell with its name; a key that is a value stands before what it has as its own value, if it has one."""
+    cell = view.cell(row, column)
+    if column != KEY:
+        return cell._replace(text=f"{view.name(table, column)}: {cell.text}")
+    return cell._replace(text=": ".join(row.cells[KEY]))
+
+
+def _named_row(row: Row, table: str, view: _View) -> Item:
+    """A row whose cells bear their names; its key comes first, and nothing repeats it."""
+    key = row.cells.get(KEY)
+    cells = [
+        _labelled(row, column, table, view)
+        for column, values in row.cells.items()
+        if column != KEY and values != key
+    ]  # fmt: skip
+    if key is None:
+        return _line(cells, ", ")
+    rest = _line(cells, ", ")
+    text = ": ".join((*key, rest.text) if rest.text else key)
+    return rest._replace(text=text, needed=rest.needed or any(holds(value, view.used) for value in key))
+
+
+def _table(name: str, rows: Sequence[Row], view: _View) -> Block:
+    """Several rows: below one heading when all have the same columns, else each with the names of its own."""
+    label, first = _label(name), rows[0].cells
+    if first.keys() == {KEY} or any(row.cells.keys() != first.keys() for row in rows):
+        return _lines(f"{label}:" if label else "", rows, view, lambda row: _named_row(row, name, view))
+    columns = _without_repeated_key(rows)
+    same = [column for column in columns if all(row.cells[column] == first[column] for row in rows)]
+    columns = [column for column in columns if column not in same] or columns
+    fixed = [
+        f"{view.whole(name, column)}: {view.cell(rows[0], column).text}" for column in same if column not in columns
+    ]
+    head = " ".join(filter(None, (label, f"({', '.join(fixed)})" if fixed else "")))
+    head = ": ".join(filter(None, (head, _heading(name, columns, view))))
+    block = _lines(head, rows, view, lambda row: _line([view.cell(row, column) for column in columns], _BAR))
+    if len(columns) == 1:
+        block.head, block.flat = f"{head}: ", True
+    return block
+
+
+def _without_repeated_key(rows: Sequence[Row]) -> list[str]:
+    """The columns, without the keys where another column repeats them in every row."""
+    columns = list(rows[0].cells)
+    if KEY in columns and any(
+        all(row.cells[column] == row.cells[KEY] for row in rows) for column in columns if column != KEY
+    ):
+        columns.remove(KEY)
+    return columns
+
+
+def _lines(head: str, rows: Sequence[Row], view: _View, line: Callable[[Row], Item]) -> Block:
+    """A line a row. Where no value is in use, those that have no room in any case are not even made."""
+    items: list[Item] = []
+    size = 0
+    for row in rows:
+        items.append(line(row)._replace(parent=_array_of(row.path)))
+        size += len(items[-1].text)
+        if size > view.most and not view.used:
+            return Block(head, items, flat=False, cut=len(items) < len(rows))
+    return Block(head, items, flat=False)
+
+
+def _line(cells: Sequence[Item], joiner: str) -> Item:
+    needed = any(cell.needed for cell in cells)
+    if sum(len(cell.text) for cell in cells) > MAX_ROW:
+        sizes, wanted = [len(cell.text) for cell in cells], [cell.needed for cell in cells]
+        kept = set(choose(sizes, wanted, range(len(cells)), MAX_ROW, MAX_ROW * 2))
+        cells = [cell if place in kept else Item(GAP) for place, cell in enumerate(cells)]
+    return Item(joiner.join([cell.text for cell in cells]), needed=needed)
+
+
+def _heading(name: str, columns: Sequence[str], view: _View) -> str:
+    """The names of the columns; those of a nested object in parentheses behind its name."""
+    parts: list[str] = []
+    for outer, inner in groupby(columns, key=lambda column: column.rpartition(".")[0]):
+        names = _BAR.join("key" if column == KEY else view.name(name, column) for column in inner)
+        parts.append(f"{outer} ({names})" if outer else names)
+    return _BAR.join(parts)
+
+
+def _label(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part != KEY) if KEY in name else name
+
+
+def _array_of(path: str) -> str:
+    """Where the array of a row stands, if it is one of several: when the way to it holds an index."""
+    parent = path.rpartition(".")[0]
+    return parent if any(part.isdigit() for part in parent.split(".")) else ""
