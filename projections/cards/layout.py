@@ -11,7 +11,7 @@ What is equal in all rows stands in the head. In an array of arrays each inner a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -64,34 +64,47 @@ class Block:
 
 
 class _View(NamedTuple):
-    """What a block is made with."""
+    """What blocks are made with. ``room``: a block that is longer has parts that cannot be shown in any case."""
 
     template: Template
     used: Collection[str]
     most: int
+    room: int
 
     def name(self, table: str, column: str) -> str:
         """How a column reads: as the template says, else its own name."""
-        field = f"{table}.{column}" if table else column
-        return self.template.names.get(field) or column.rpartition(".")[2]
+        if self.template.names:
+            return self.template.names.get(f"{table}.{column}" if table else column) or _last(column)
+        return _last(column)
 
     def whole(self, table: str, column: str) -> str:
         """The same with the names of the nested objects around it."""
         outer = column.rpartition(".")[0]
         return f"{outer}.{self.name(table, column)}" if outer else self.name(table, column)
 
-    def cell(self, row: Row, column: str) -> Item:
+    def cell(self, row: Row, column: str) -> str:
         """The values of a column in one text."""
-        values = row.cells.get(column)
-        if not values:
-            return Item("")
+        values = row.cells[column]
         if len(values) == 1:
-            return Item(values[0], needed=holds(values[0], self.used))
-        needed = [holds(value, self.used) for value in values] if self.used else [False] * len(values)
+            return values[0]
         if column in row.prose:
             text = telling(values, MAX_CELL, used=self.used, most=self.most, first=self.template.prose)
-            return Item(" / ".join(text.splitlines()), needed=any(needed))
-        return Item(listed(values, self.used, MAX_CELL, self.most), needed=any(needed))
+            return " / ".join(text.splitlines())
+        return listed(values, self.used, MAX_CELL, self.most)
+
+    def labelled(self, row: Row, column: str, table: str) -> str:
+        """A cell with its name before it; a key that is a value is its own name."""
+        if column == KEY:
+            return ": ".join(row.cells[KEY])
+        return f"{self.name(table, column)}: {self.cell(row, column)}"
+
+    def uses(self, row: Row, columns: Iterable[str]) -> bool:
+        """Whether a value in use stands in one of these columns."""
+        return bool(self.used) and any(holds(value, self.used) for column in columns for value in row.cells[column])
+
+
+def _last(column: str) -> str:
+    return column.rpartition(".")[2] if "." in column else column
 
 
 def listed(values: Sequence[str], used: Collection[str], limit: int, most: int) -> str:
@@ -105,7 +118,7 @@ def listed(values: Sequence[str], used: Collection[str], limit: int, most: int) 
 
 def render(facts: Sequence[Fact], template: Template, used: Collection[str], limit: int, most: int) -> str:
     """The facts of a JSON result as text of at most ``limit`` code points, or ``most`` with values in use."""
-    title, view = template.titled(facts), _View(template, used, most)
+    title, view = template.titled(facts), _View(template, used, most, most if used else limit)
     blocks = [block for table in tables_of(_shown(facts, template, used)) for block in _blocks(table, view)]
     text = _text(title, blocks, [range(len(block.items)) for block in blocks])
     if len(text) <= limit:
@@ -157,37 +170,19 @@ def _blocks(table: Table, view: _View) -> Iterator[Block]:
 
 def _object(name: str, row: Row, view: _View) -> Block:
     items: list[Item] = []
-    for outer, columns in groupby(row.cells, key=lambda column: column.rpartition(".")[0]):
-        cells = [_labelled(row, column, name, view) for column in columns]
-        if outer and sum(len(cell.text) for cell in cells) <= MAX_ROW:
-            text = f"{outer} ({', '.join(cell.text for cell in cells)})"
-            cells = [Item(text, needed=any(cell.needed for cell in cells))]
-        items += cells
+    for outer, columns in groupby(row.cells, key=_outer):
+        inner = [(column, view.labelled(row, column, name)) for column in columns]
+        if outer and sum(len(text) for _, text in inner) <= MAX_ROW:
+            text = f"{outer} ({', '.join([text for _, text in inner])})"
+            items.append(Item(text, needed=view.uses(row, [column for column, _ in inner])))
+        else:
+            items += [Item(f"{outer}.{text}" if outer else text, needed=view.uses(row, (at,))) for at, text in inner]
     label = _label(name)
     return Block(f"{label}: " if label else "", items, flat=True)
 
 
-def _labelled(row: Row, column: str, table: str, view: _View) -> Item:
-    """A cell with its name; a key that is a value stands before what it has as its own value, if it has one."""
-    cell = view.cell(row, column)
-    if column != KEY:
-        return cell._replace(text=f"{view.name(table, column)}: {cell.text}")
-    return cell._replace(text=": ".join(row.cells[KEY]))
-
-
-def _named_row(row: Row, table: str, view: _View) -> Item:
-    """A row whose cells bear their names; its key comes first, and nothing repeats it."""
-    key = row.cells.get(KEY)
-    cells = [
-        _labelled(row, column, table, view)
-        for column, values in row.cells.items()
-        if column != KEY and values != key
-    ]  # fmt: skip
-    if key is None:
-        return _line(cells, ", ")
-    rest = _line(cells, ", ")
-    text = ": ".join((*key, rest.text) if rest.text else key)
-    return rest._replace(text=text, needed=rest.needed or any(holds(value, view.used) for value in key))
+def _outer(column: str) -> str:
+    return column.rpartition(".")[0] if "." in column else ""
 
 
 def _table(name: str, rows: Sequence[Row], view: _View) -> Block:
@@ -198,15 +193,21 @@ def _table(name: str, rows: Sequence[Row], view: _View) -> Block:
     columns = _without_repeated_key(rows)
     same = [column for column in columns if all(row.cells[column] == first[column] for row in rows)]
     columns = [column for column in columns if column not in same] or columns
-    fixed = [
-        f"{view.whole(name, column)}: {view.cell(rows[0], column).text}" for column in same if column not in columns
-    ]
+    fixed = [f"{view.whole(name, column)}: {view.cell(rows[0], column)}" for column in same if column not in columns]
     head = " ".join(filter(None, (label, f"({', '.join(fixed)})" if fixed else "")))
     head = ": ".join(filter(None, (head, _heading(name, columns, view))))
-    block = _lines(head, rows, view, lambda row: _line([view.cell(row, column) for column in columns], _BAR))
+    block = _lines(head, rows, view, lambda row: _line(row, columns, [view.cell(row, c) for c in columns], view, _BAR))
     if len(columns) == 1:
         block.head, block.flat = f"{head}: ", True
     return block
+
+
+def _named_row(row: Row, table: str, view: _View) -> str:
+    """A row whose cells bear their names; its key comes first, and nothing repeats it."""
+    key = row.cells.get(KEY, [])
+    columns = [column for column, values in row.cells.items() if column != KEY and values != key]
+    rest = _line(row, columns, [view.labelled(row, column, table) for column in columns], view, ", ")
+    return ": ".join([*key, rest] if rest else key)
 
 
 def _without_repeated_key(rows: Sequence[Row]) -> list[str]:
@@ -219,31 +220,32 @@ def _without_repeated_key(rows: Sequence[Row]) -> list[str]:
     return columns
 
 
-def _lines(head: str, rows: Sequence[Row], view: _View, line: Callable[[Row], Item]) -> Block:
+def _lines(head: str, rows: Sequence[Row], view: _View, line: Callable[[Row], str]) -> Block:
     """A line a row. Where no value is in use, those that have no room in any case are not even made."""
     items: list[Item] = []
     size = 0
     for row in rows:
-        items.append(line(row)._replace(parent=_array_of(row.path)))
+        items.append(Item(line(row), _array_of(row.path), view.uses(row, row.cells)))
         size += len(items[-1].text)
-        if size > view.most and not view.used:
+        if size > view.room and not view.used:
             return Block(head, items, flat=False, cut=len(items) < len(rows))
     return Block(head, items, flat=False)
 
 
-def _line(cells: Sequence[Item], joiner: str) -> Item:
-    needed = any(cell.needed for cell in cells)
-    if sum(len(cell.text) for cell in cells) > MAX_ROW:
-        sizes, wanted = [len(cell.text) for cell in cells], [cell.needed for cell in cells]
-        kept = set(choose(sizes, wanted, range(len(cells)), MAX_ROW, MAX_ROW * 2))
-        cells = [cell if place in kept else Item(GAP) for place, cell in enumerate(cells)]
-    return Item(joiner.join([cell.text for cell in cells]), needed=needed)
+def _line(row: Row, columns: Sequence[str], cells: Sequence[str], view: _View, joiner: str) -> str:
+    """Cells in one line; of a long one, those in use and as many others as there is room for."""
+    text = joiner.join(cells)
+    if len(text) <= MAX_ROW:
+        return text
+    needed = [view.uses(row, (column,)) for column in columns]
+    kept = set(choose([len(cell) for cell in cells], needed, range(len(cells)), MAX_ROW, view.most))
+    return joiner.join([cell if place in kept else GAP for place, cell in enumerate(cells)])
 
 
 def _heading(name: str, columns: Sequence[str], view: _View) -> str:
     """The names of the columns; those of a nested object in parentheses behind its name."""
     parts: list[str] = []
-    for outer, inner in groupby(columns, key=lambda column: column.rpartition(".")[0]):
+    for outer, inner in groupby(columns, key=_outer):
         names = _BAR.join("key" if column == KEY else view.name(name, column) for column in inner)
         parts.append(f"{outer} ({names})" if outer else names)
     return _BAR.join(parts)
@@ -256,4 +258,4 @@ def _label(name: str) -> str:
 def _array_of(path: str) -> str:
     """Where the array of a row stands, if it is one of several: when the way to it holds an index."""
     parent = path.rpartition(".")[0]
-    return parent if any(part.isdigit() for part in parent.split(".")) else ""
+    return parent if parent and any(part.isdigit() for part in parent.split(".")) else ""

@@ -40,8 +40,9 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
     rows: dict[str, tuple[Row, str]] = {}
     last, row, lead = None, Row(""), ""
     for fact in facts:
-        if fact.record != last:
-            last = fact.record
+        field, record, text = fact
+        if record != last:
+            last = record
             path, lead = _place(fact)
             if path in rows:
                 row, lead = rows[path]
@@ -49,9 +50,12 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
                 row = Row(path)
                 rows[path] = (row, lead)
                 tables.setdefault(lead, Table(lead)).rows.append(row)
-        column = _column(fact, lead)
-        row.cells.setdefault(column, []).append(fact.text)
-        if SENTENCE in fact.record and _sentence_of(fact):
+        column = field if not lead else field[len(lead) + 1 :] or KEY
+        if column in row.cells:
+            row.cells[column].append(text)
+        else:
+            row.cells[column] = [text]
+        if SENTENCE in record and _sentence_of(fact):
             row.prose.add(column)
     return list(tables.values())
 
@@ -89,8 +93,3 @@ def _sentence_of(fact: Fact) -> str:
     way, sign, number = fact.record.rpartition(SENTENCE)
     return way if sign and fact.field and number.isdigit() else ""
 
-
-def _column(fact: Fact, lead: str) -> str:
-    if not lead:
-        return fact.field
-    return fact.field[len(lead) + 1 :] if fact.field.startswith(f"{lead}.") else KEY
