@@ -26,6 +26,8 @@ from projections.projection import Projection
 from projections.read_models import ReadModels
 from projections.registry import load_projections
 from services.embedded.redis_server import provide_redis
+from services.embedding.models import Choice
+from services.embedding.queries import Embeddings
 from services.metrics import MeteredPublisher, Meters
 from services.reactors.checkpoints import introduce
 from services.reactors.registry import REACTORS
@@ -50,6 +52,7 @@ class Backend:
     archive: Archive
     publisher: Publisher
     read_models: ReadModels
+    embeddings: Embeddings
     supervisor: Supervisor
     meters: Meters
     _closing: AsyncExitStack
@@ -90,11 +93,13 @@ class Backend:
             stack.push_async_callback(publisher.stop)
             read_models = ReadModels(projections.values(), stores, db, stuck_after_s=settings.stuck_s)
             stack.push_async_callback(asyncio.to_thread, read_models.close)
+            embeddings = Embeddings(embedding_choice(settings), db)
+            stack.push_async_callback(embeddings.close)
             supervisor = Supervisor(settings.stop_timeout_s)
             stack.push_async_callback(supervisor.stop)
             return cls(
                 settings, _identity(), stores, db, redis, partitions, projections, Archive(db), publisher, read_models,
-                supervisor, meters, stack.pop_all(),
+                embeddings, supervisor, meters, stack.pop_all(),
             )  # fmt: skip
 
     async def close(self) -> None:
@@ -114,6 +119,11 @@ def _prepare(db: Database, wanted: int) -> int:
         return partitions
 
     return db.write_now(work)
+
+
+def embedding_choice(settings: Settings) -> Choice:
+    """The embedding model that the settings name."""
+    return Choice(settings.embedding_model, settings.embedding_url, settings.embedding_form)
 
 
 def _identity() -> str:

@@ -62,10 +62,25 @@ def _database_url(text: str) -> str:
     return text
 
 
+def _http_url(text: str) -> str:
+    if not re.match(r"https?://[^/\s]+", text):
+        raise ValueError("like http://localhost:8000/v1")
+    return text
+
+
 def _dotted(text: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError("like package.module:NAME")
     return text
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text
+
+    return parse
 
 
 def _level(text: str) -> str:
@@ -84,6 +99,8 @@ NEW_LOG_PARTITIONS = 8
 _PREFIX = "REFOLD_"
 _OF_CLIENTS = ("REFOLD_URL", "REFOLD_ORG", "REFOLD_SPOOL")
 """What the command line's clients and the SDK read."""
+_SECRETS = ("REFOLD_EMBEDDING_KEY",)
+"""What is read where it is used, so that no setting ever holds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +155,12 @@ class Settings:
     """How long a run that settles itself may take after its end, when it names no deadline of its own."""
     watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
     """How long a run may be silent before it counts as lost."""
+    embedding_model: str = _setting("REFOLD_EMBEDDING_MODEL", "use-multilingual", str)
+    """What embeds: `use-multilingual`, a folder of a sentence-transformers model, a model of the hub, or `none`."""
+    embedding_form: str = _setting("REFOLD_EMBEDDING_FORM", "auto", _one_of("auto", "light", "framework"))
+    """How the default model runs: without torch, within sentence-transformers, or within that where it is installed."""
+    embedding_url: str = _setting("REFOLD_EMBEDDING_URL", "", _http_url)
+    """An OpenAI-compatible endpoint that serves the embedding model; its key is in `REFOLD_EMBEDDING_KEY`."""
     start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
     rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)
@@ -190,7 +213,7 @@ class Settings:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """What each ``REFOLD_...`` variable is called that no part of Refold reads, with the one that may be meant."""
-    known = {*(spec.metadata["variable"] for spec in fields(Settings)), *_OF_CLIENTS}
+    known = {*(spec.metadata["variable"] for spec in fields(Settings)), *_OF_CLIENTS, *_SECRETS}
     ours = {name.removeprefix(_PREFIX) for name in known if name.startswith(_PREFIX)}
     unknown = sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)
     near = {name: get_close_matches(name.removeprefix(_PREFIX), ours, 1) for name in unknown}

@@ -205,6 +205,7 @@ embedding_models = Table(
     "embedding_models",
     metadata,
     Column("model", Text, primary_key=True),
+    Column("source", Text, nullable=False),
     Column("dimension", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("written", BigInteger, nullable=False),
@@ -213,7 +214,7 @@ embedding_models = Table(
 )
 """Models that have vectors. ``state``: building, active (searches use it: one, at most), retired.
 
-``written`` counts the vectors ever written, so that whoever keeps some in memory sees that there are more.
+``source`` tells how it is loaded, as JSON. ``written`` counts the vectors ever written, so that whoever keeps some in memory sees that there are more.
 """
 
 Index(

@@ -23,6 +23,7 @@ def upgrade() -> None:
     op.create_table(
         "embedding_models",
         sa.Column("model", sa.Text, primary_key=True),
+        sa.Column("source", sa.Text, nullable=False),
         sa.Column("dimension", sa.Integer, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("written", sa.BigInteger, nullable=False),

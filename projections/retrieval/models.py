@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import orjson
 from sqlalchemy import Connection, delete, insert, select, update
 
 from events.archive.schema import embedding_models, embedding_progress
@@ -15,12 +16,13 @@ from projections.retrieval import vectors
 
 
 class Model(NamedTuple):
-    """A model that has vectors. ``state``: building, active, retired.
+    """A model that has vectors. ``state``: building, active, retired. ``source`` tells how it is loaded.
 
     ``written`` grows whenever vectors are written: whoever keeps some in memory looks for more when it has changed.
     """
 
     name: str
+    source: Mapping[str, str]
     dimension: int
     state: str
     written: int
@@ -41,8 +43,9 @@ def active(conn: Connection) -> Model | None:
 def list_all(conn: Connection) -> list[Model]:
     """Every model that has vectors, the active one first, then those being made ready."""
     c = embedding_models.c
-    rows = conn.execute(select(c.model, c.dimension, c.state, c.written).order_by(c.state, c.model))
-    return [Model(*row) for row in rows]
+    query = select(c.model, c.source, c.dimension, c.state, c.written).order_by(c.state, c.model)
+    rows = conn.execute(query)
+    return [Model(name, orjson.loads(source), *rest) for name, source, *rest in rows]
 
 
 def get(conn: Connection, name: str) -> Model | None:
@@ -50,8 +53,8 @@ def get(conn: Connection, name: str) -> Model | None:
     return next((model for model in list_all(conn) if model.name == name), None)
 
 
-def register(conn: Connection, name: str, dimension: int) -> Model:
-    """Make a model known, or ready again after it was retired.
+def register(conn: Connection, name: str, source: Mapping[str, str], dimension: int) -> Model:
+    """Make a model known, or one that was retired ready again. The first one is active at once: there is none better.
 
     One that gives vectors of another dimension than before is another model by the same name: its old ones go.
     """
@@ -59,14 +62,17 @@ def register(conn: Connection, name: str, dimension: int) -> Model:
     if known is not None and known.dimension != dimension:
         forget(conn, name)
         known = None
-    if known is None:
-        values = {"model": name, "dimension": dimension, "state": "building", "written": 0}
-        conn.execute(insert(embedding_models), {**values, "created_ms": database_now_ms(conn)})
-    elif known.state == "retired":
-        conn.execute(update(embedding_models).where(embedding_models.c.model == name).values(state="building"))
-    else:
+    elif known is not None and known.state != "retired":
         return known
-    return known._replace(state="building") if known else Model(name, dimension, "building", 0)
+    state = "building" if active(conn) is not None else "active"
+    text = orjson.dumps(dict(source)).decode()
+    if known is not None:
+        change = update(embedding_models).where(embedding_models.c.model == name)
+        conn.execute(change.values(state=state, source=text))
+    else:
+        values = {"model": name, "source": text, "dimension": dimension, "state": state, "written": 0}
+        conn.execute(insert(embedding_models), {**values, "created_ms": database_now_ms(conn)})
+    return Model(name, source, dimension, state, known.written if known else 0)
 
 
 def activate(conn: Connection, name: str) -> None:

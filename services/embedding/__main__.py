@@ -17,9 +17,6 @@ from services.embedding import wire
 from services.embedding.model import Embedder
 from services.embedding.models import FORMS, Choice, load
 
-KEY = "REFOLD_EMBEDDING_KEY"
-"""Where the key of an endpoint comes from: not from the command line, which others can read."""
-
 
 def serve(choice: Choice, questions: BinaryIO, answers: BinaryIO) -> None:
     """Load a model and answer until the questions end."""
@@ -56,7 +53,7 @@ def main() -> None:
     os.nice(given.nice)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
-    serve(Choice(given.model, given.url, os.environ.get(KEY, ""), given.form), sys.stdin.buffer, answers)
+    serve(Choice(given.model, given.url, given.form), sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

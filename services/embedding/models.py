@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -15,6 +16,8 @@ from services.embedding import use
 from services.embedding.model import Embedder
 
 NONE = "none"
+KEY = "REFOLD_EMBEDDING_KEY"
+"""The variable that holds the key of an endpoint; it is read where it is used, so that no setting holds it."""
 FORMS = ("auto", "light", "framework")
 """How the default model runs: in sentence-transformers where that is installed, without it, within it."""
 
@@ -25,7 +28,6 @@ class Choice:
 
     model: str = use.NAME
     url: str = ""
-    key: str = ""
     form: str = "auto"
 
     @property
@@ -40,6 +42,11 @@ class Choice:
             return f"endpoint:{self.model}"
         folder = Path(self.model)
         return f"folder:{folder.name}@{_content(folder)}" if self._is_folder else self.model
+
+    @property
+    def source(self) -> dict[str, str]:
+        """What ``Choice(**source)`` makes this choice of again, in another process."""
+        return {"model": self.model, "url": self.url}
 
     @property
     def _is_folder(self) -> bool:
@@ -59,7 +66,7 @@ def load(choice: Choice | str = use.NAME) -> Embedder:
     if chosen.url:
         from services.embedding.endpoint import EndpointModel
 
-        return EndpointModel(chosen.name, chosen.model, chosen.url, chosen.key)
+        return EndpointModel(chosen.name, chosen.model, chosen.url, os.environ.get(KEY, ""))
     if chosen.model == use.NAME:
         light = chosen.form == "light" or (chosen.form == "auto" and not framework.is_installed())
         return use.LightUse() if light else framework.framework_use()

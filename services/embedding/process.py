@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from events.errors import RefoldError, Transient
 from services.embedding import wire
-from services.embedding.__main__ import KEY
 from services.embedding.model import Matrix
 from services.embedding.models import Choice
 
@@ -102,7 +101,7 @@ class ModelProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "services.embedding", *options,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-            env={**os.environ, **_ONE_THREAD, KEY: choice.key},
+            env={**os.environ, **_ONE_THREAD},
         )  # fmt: skip
         self._process = process
         try:

@@ -1,0 +1,105 @@
+"""Vectors of queries, from the model whose vectors searches use: asked in a process of its own, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from events.database import Database
+from events.errors import RefoldError, SetupError
+from projections.retrieval import models
+from projections.retrieval.models import Model
+from services.embedding.models import Choice
+from services.embedding.process import ModelProcess
+
+LONGEST_QUERY = 2_000
+"""Characters of a query that are embedded: what follows would cost more time than it tells."""
+REMEMBERED = 256
+"""Queries whose vectors are kept: pages of one search, and an agent that asks again."""
+RETRY_S = 60.0
+"""How long a model that cannot be loaded is not tried again."""
+
+_log = logging.getLogger("refold.embedding")
+
+
+class QueryVector(NamedTuple):
+    """What a search compares with: ``float32[dimension]`` of length 1, for the vectors of ``model`` alone.
+
+    ``vector`` is None where there is none, and ``why`` then says it: a search does without, and tells its reader.
+    """
+
+    model: str
+    vector: NDArray[np.float32] | None
+    why: str = ""
+
+
+class Embeddings:
+    """Embeds queries. ``close`` it in the end."""
+
+    def __init__(self, choice: Choice, db: Database) -> None:
+        self._choice = choice
+        self._db = db
+        self._process: tuple[str, ModelProcess] | None = None
+        self._switching = asyncio.Lock()
+        self._seen: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
+        self._failed: tuple[str, float, str] = ("", 0.0, "")
+
+    async def of_query(self, text: str) -> QueryVector:
+        """The vector of a query. Raises Transient when the store cannot be asked for the active model."""
+        if self._choice.off:
+            return QueryVector("", None, "embeddings are switched off (REFOLD_EMBEDDING_MODEL=none)")
+        model = await self._db.read(models.active)
+        if model is None:
+            return QueryVector("", None, "no vectors have been made yet")
+        wanted = text[:LONGEST_QUERY].strip()
+        if not wanted:
+            return QueryVector(model.name, None, "the query is empty")
+        key = (model.name, wanted)
+        if key not in self._seen:
+            failed, since, why = self._failed
+            if failed == model.name and time.monotonic() - since < RETRY_S:
+                return QueryVector(model.name, None, why)
+            try:
+                vector = await self._embed(model, wanted)
+            except RefoldError as error:
+                return QueryVector(model.name, None, self._note(model.name, error))
+            if not vector.any():
+                return QueryVector(model.name, None, "the query says nothing to the embedding model")
+            self._seen[key] = vector
+        self._seen.move_to_end(key)
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return QueryVector(model.name, self._seen[key])
+
+    async def close(self) -> None:
+        """End the process that embeds."""
+        if self._process is not None:
+            await self._process[1].close()
+
+    async def _embed(self, model: Model, text: str) -> NDArray[np.float32]:
+        async with self._switching:
+            if self._process is None or self._process[0] != model.name:
+                await self.close()
+                # the same vectors as within the framework, at a tenth of the memory
+                self._process = (model.name, ModelProcess(Choice(**model.source, form="light")))
+            process = self._process[1]
+        loaded = await process.load()
+        if loaded != (model.name, model.dimension):
+            raise SetupError(
+                f"the embedding model {model.name!r} is now {loaded.name!r} with {loaded.dimension} numbers"
+            )
+        vector: NDArray[np.float32] = (await process.embed([text], query=True))[0]
+        return vector
+
+    def _note(self, model: str, error: RefoldError) -> str:
+        why = f"the query could not be embedded: {error}"
+        if isinstance(error, SetupError):
+            self._failed = (model, time.monotonic(), why)
+        _log.warning("%s", why)
+        return why
