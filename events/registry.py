@@ -69,6 +69,7 @@ _TYPES = (
     EventType("workbench.updated", world.WorkbenchUpdated, "task"),
     EventType("feedback.given", world.FeedbackGiven, "feedback"),
     EventType("settlement.attempted", settlement.SettlementAttempted, "settlement"),
+    EventType("settlement.requested", settlement.SettlementRequested, "settlement"),
     EventType("settlement.recorded", settlement.SettlementRecorded, "settlement"),
     EventType("settlement.degraded", settlement.SettlementDegraded, "settlement"),
     EventType("experience.recorded", belief.ExperienceRecorded, "scope"),

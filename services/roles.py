@@ -15,6 +15,7 @@ from services.apps.reactors import DoorOutlet, run_reactors
 from services.composition import Backend
 from services.http import HttpServer, serve
 from services.reactors.loop import ReactorLoop
+from services.reactors.reactor import Outside
 from services.reactors.registry import REACTORS
 from services.supervisor import Run
 
@@ -62,11 +63,12 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 def reactors(backend: Backend) -> Run:
     """Runs the reactors."""
     settings = backend.settings
+    outside = Outside(backend.models, settings.settle_deadline_s, settings.settle_patience_s)
 
     async def run(stopping: asyncio.Event) -> None:
         loop = ReactorLoop(
             backend.db, DoorOutlet(backend.publisher, backend.db), REACTORS, backend.partitions,
-            f"{backend.identity}/reactors", settings.lease_s, settings.reactor_concurrency, settings.settle_deadline_s,
+            f"{backend.identity}/reactors", settings.lease_s, settings.reactor_concurrency, outside,
         )  # fmt: skip
         await run_reactors(loop, backend.redis, settings.redis_url, stopping)
 

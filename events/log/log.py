@@ -27,7 +27,7 @@ Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_con
 OUTSIDERS = frozenset(
     {
         "approval.resolved", "card.summarized", "context.assembled", "deadletter.discarded", "feedback.given",
-        "settlement.attempted", "settlement.degraded", "settlement.recorded",
+        "settlement.attempted", "settlement.degraded", "settlement.recorded", "settlement.requested",
     }
 )  # fmt: skip
 """Types that others than the run's own worker write about it: accepted after a newer attempt has begun, too."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from events.types.base import Count, JsonValue, Number, Payload, Summand
+from events.types.base import Cost, Count, JsonValue, Number, Payload, Summand
 from events.types.run import TerminationReason
 
 DegradedReason = Literal[
@@ -36,14 +36,29 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettlementAttempted(Payload, frozen=True, kw_only=True):
-    """One call to the run's own model, and what was wrong with its answer."""
+    """One call to the run's own model; ``failed`` is why its answer is no settlement, ``error`` in words.
+
+    ``gave_up``: a run that settles itself tries no more; what its events prove is all that is kept of it.
+    """
 
     attempt: Number
+    by: Literal["agent", "backend"] = "backend"
     model: str = ""
+    failed: DegradedReason | None = None
     error: str = ""
+    gave_up: bool = False
     tokens_in: Summand = 0
     tokens_out: Summand = 0
+    cost: Cost = 0.0
     latency_ms: float | None = None
+
+
+class SettlementRequested(Payload, frozen=True, kw_only=True):
+    """Somebody wants an ended run settled again: the settlement will have this ``version``."""
+
+    version: Number
+    by: str = ""
+    detail: str = ""
 
 
 class SettlementRecorded(Payload, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from projections.engine.source import ArchiveSource, DenseReader
 from services.logs import brief
 from services.reactors.checkpoints import introduce
 from services.reactors.partition import Outlet, PartitionRun
-from services.reactors.reactor import Reactor
+from services.reactors.reactor import Outside, Reactor
 
 GROUP = "reactors"
 
@@ -51,7 +51,7 @@ class ReactorLoop:
     owner: str
     lease_s: float = 10.0
     concurrency: int = 16
-    settle_deadline_s: float = 60.0
+    outside: Outside = field(default_factory=Outside)
     _running: dict[Unit, _Running] = field(default_factory=dict)
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -105,7 +105,7 @@ class ReactorLoop:
         stopping, wake = asyncio.Event(), asyncio.Event()
         run = PartitionRun(
             reactor, unit[1], self.db, Archive(self.db), DenseReader(ArchiveSource(self.db), unit[1]), self.outlet,
-            slots, wake, self.settle_deadline_s,
+            slots, wake, self.outside,
         )  # fmt: skip
         self._running[unit] = _Running(asyncio.create_task(run.run(stopping)), stopping, wake)
 

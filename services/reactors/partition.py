@@ -24,7 +24,7 @@ from events.event import Position
 from projections.engine.source import DenseReader
 from services.logs import brief
 from services.reactors.checkpoints import Claim, advance, take_over
-from services.reactors.reactor import Later, Reaction, Reactor, read_recorded
+from services.reactors.reactor import Later, Outside, Reaction, Reactor, read_recorded
 
 READ = 1_000
 MAX_IN_FLIGHT = 10_000
@@ -69,7 +69,7 @@ class PartitionRun:
     outlet: Outlet
     slots: asyncio.Semaphore
     wake: asyncio.Event
-    settle_deadline_s: float = 60.0
+    outside: Outside = field(default_factory=Outside)
     _flights: deque[_Flight] = field(default_factory=deque)
     _told: set[str] = field(default_factory=set)
 
@@ -107,7 +107,7 @@ class PartitionRun:
             recorded = read_recorded(archived)
             if recorded is None:
                 return
-            reaction = Reaction(self.reactor.name, archived, recorded, self.archive, self.settle_deadline_s)
+            reaction = Reaction(self.reactor.name, archived, recorded, self.archive, self.outside)
             answer = await self._attempt(reaction)
             while answer is not None:
                 await asyncio.sleep(answer.seconds)
@@ -129,11 +129,11 @@ class PartitionRun:
     async def _attempt(self, reaction: Reaction) -> Later | None:
         async with self.slots:
             answer = await _persistently(lambda: self.reactor.react(reaction))
-            if isinstance(answer, Later):
-                return answer
-            if answer:
-                await _persistently(lambda: self.outlet.append(answer))
-            return None
+            later = answer if isinstance(answer, Later) else None
+            raws = later.first if later else answer
+            if raws:
+                await _persistently(lambda: self.outlet.append(raws))
+            return later
 
     def _done_to(self, read_to: Position) -> Position:
         """The position before the lowest unfinished reaction."""

@@ -8,7 +8,7 @@ durable, so every event that it answers with has an id made by ``derived_id``: a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
@@ -16,6 +16,7 @@ from events.archive.reader import Archive, Archived
 from events.errors import NewerVersion, Poison
 from events.event import Event, Recorded
 from events.registry import decode_payload
+from services.models.client import Models
 from services.reactors.derived import derived_id
 
 PAGE = 1_000
@@ -23,20 +24,38 @@ PAGE = 1_000
 
 @dataclass(frozen=True)
 class Later:
-    """Nothing to do yet: ask again in this many seconds. Waiting takes no place in the reactor's concurrency."""
+    """Not done yet: ask again in this many seconds. Waiting takes no place in the reactor's concurrency.
+
+    ``first`` are raw events to append before, such as what a try has led to: the next one finds them in the log,
+    whoever makes it.
+    """
 
     seconds: float
+    first: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What reactors may use of the world, and how long they may wait for it: the same for all of a process.
+
+    A run that settles itself has ``settle_deadline_s`` where it names no deadline; a model that cannot be asked is
+    waited for until ``settle_patience_s`` after the run's end.
+    """
+
+    models: Models = field(default_factory=Models)
+    settle_deadline_s: float = 60.0
+    settle_patience_s: float = 600.0
 
 
 @dataclass(frozen=True)
 class Reaction:
-    """One event to react to, and what a reactor may know: the archive, and settings that it takes by name."""
+    """One event to react to, and what a reactor may use: the archive, and the world outside."""
 
     reactor: str
     source: Archived
     recorded: Recorded
     archive: Archive
-    settle_deadline_s: float = 60.0
+    outside: Outside = field(default_factory=Outside)
 
     @property
     def event(self) -> Event:

@@ -28,7 +28,7 @@ INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "p
 
 _FROM_OUTSIDE = frozenset((
     "feedback.given", "approval.resolved", "card.summarized", "context.assembled", "settlement.attempted",
-    "settlement.recorded", "settlement.degraded",
+    "settlement.requested", "settlement.recorded", "settlement.degraded",
 ))  # fmt: skip
 """Events about a run that are no sign of its life."""
 

@@ -1,0 +1,206 @@
+"""One client for every model: any OpenAI-compatible endpoint, asked once a call.
+
+It keeps what the endpoints ask for (how many calls at once, pauses, time-outs) and what each org may spend. It never
+repeats a call by itself, but for one: an endpoint that knows no structured output is asked again without, and from
+then on. Whoever asks decides whether to ask again, and counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from events.types.settlement import DegradedReason
+from services.models.budget import Budget
+from services.models.failure import ModelFailed, of_status
+from services.models.gate import Gate
+from services.models.routes import Route, Routes, key_of
+
+if TYPE_CHECKING:  # half a second to import: only a process that asks a model does
+    from openai import APIStatusError, AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+_ERROR_CHARS = 300
+
+
+class Answer(NamedTuple):
+    """What a model answered. ``complete`` is false where it was cut at its longest; ``latency_ms`` is of the call."""
+
+    text: str
+    complete: bool
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    latency_ms: float
+
+
+@dataclass
+class _Endpoint:
+    gate: Gate
+    slots: asyncio.Semaphore
+    client: AsyncOpenAI
+
+
+@dataclass
+class Models:
+    """The models that have routes. Use it within one event loop, and ``close`` it there.
+
+    ``environ`` holds the keys that routes name.
+    """
+
+    routes: Routes = field(default_factory=Routes)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    budget: Budget = field(init=False)
+    _endpoints: dict[tuple[str, str], _Endpoint] = field(default_factory=dict)
+    _unstructured: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.routes)
+
+    def route(self, model: str) -> Route | None:
+        """Where a model is; None where nothing says."""
+        return self.routes.find(model)
+
+    async def ask(
+        self, org: str, model: str, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Ask a model once, on behalf of an org. ``schema``: the answer is to be a JSON object of this JSON Schema.
+
+        Raises ModelFailed.
+        """
+        route = self.route(model)
+        if route is None:
+            named = f"model {model!r} has no route" if model else "the run names no model"
+            raise ModelFailed("no_model", named, called=False)
+        if self.budget.left(org) == 0:
+            limit = self.routes.budget(org)
+            raise ModelFailed("budget", f"the {limit} tokens a day of this org are spent", called=False)
+        endpoint = await self._endpoint(route)
+        async with endpoint.slots:
+            wait_s = endpoint.gate.wait_s(time.monotonic())
+            if wait_s:
+                reason: DegradedReason = "unreachable" if endpoint.gate.is_open else "rate_limited"
+                raise ModelFailed(reason, f"no calls for {wait_s:.0f} s", retry_s=wait_s, called=False)
+            answer = await self._call(endpoint, route, model, messages, schema)
+        self.budget.spend(org, answer.tokens_in + answer.tokens_out)
+        return answer
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for endpoint in self._endpoints.values():
+            await endpoint.client.close()
+        self._endpoints.clear()
+
+    async def _endpoint(self, route: Route) -> _Endpoint:
+        place = (route.base_url, route.key_env)
+        if place not in self._endpoints:
+            new = await asyncio.to_thread(_client_class)
+            # an endpoint without a key has no key to check; the client insists on one
+            key = key_of(route, self.environ) or "none"
+            client = new(base_url=route.base_url, api_key=key, max_retries=0, timeout=route.timeout_s)
+            self._endpoints.setdefault(place, _Endpoint(Gate(), asyncio.Semaphore(route.concurrency), client))
+        return self._endpoints[place]
+
+    async def _call(
+        self,
+        endpoint: _Endpoint,
+        route: Route,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+    ) -> Answer:
+        output = "text" if schema is None or model in self._unstructured else route.output
+        request = {"model": route.name_there or model, "messages": messages, **_format(output, schema)}
+        began = time.monotonic()
+        endpoint.gate.begin()
+        try:
+            response = await _create(endpoint.client, request, route)
+        except ModelFailed as failure:
+            self._told(endpoint.gate, failure)
+            if output != "text" and failure.reason == "refused" and "response_format" in str(failure):
+                self._unstructured.add(model)
+                return await self._call(endpoint, route, model, messages, schema)
+            raise
+        except asyncio.CancelledError:
+            endpoint.gate.abandoned()
+            raise
+        endpoint.gate.answered()
+        return _answer(response, route, (time.monotonic() - began) * 1000)
+
+    def _told(self, gate: Gate, failure: ModelFailed) -> None:
+        """What a failure says of the endpoint."""
+        now = time.monotonic()
+        if failure.reason == "rate_limited":
+            failure.retry_s = gate.limited(now, failure.retry_s)
+        elif failure.reason in ("unreachable", "timeout"):
+            gate.failed(now)
+            if failure.retry_s is not None:
+                gate.limited(now, failure.retry_s)
+        else:
+            gate.answered()
+
+
+def _client_class() -> type[AsyncOpenAI]:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI
+
+
+def _format(output: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if output == "json_schema":
+        return {"response_format": {"type": output, "json_schema": {"name": "answer", "schema": schema}}}
+    return {"response_format": {"type": output}} if output == "json_object" else {}
+
+
+async def _create(client: AsyncOpenAI, request: dict[str, Any], route: Route) -> ChatCompletion:
+    """One request. Raises ModelFailed."""
+    from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
+    from openai.types.chat import ChatCompletion
+
+    late = f"no answer within {route.timeout_s:g} s"
+    try:
+        async with asyncio.timeout(route.timeout_s):  # the client's own bounds each read, not the call
+            found: Any = await client.chat.completions.create(**request, extra_body=route.parameters or None)
+    except (TimeoutError, APITimeoutError) as error:
+        raise ModelFailed("timeout", late) from error
+    except APIConnectionError as error:
+        raise ModelFailed("unreachable", _brief(f"{error.__cause__ or error}")) from error
+    except APIStatusError as error:
+        raise of_status(error.status_code, _said(error), error.response.headers) from error
+    except (APIError, ValueError) as error:
+        raise ModelFailed("invalid_output", _brief(f"the endpoint's answer cannot be read: {error}")) from error
+    if not isinstance(found, ChatCompletion) or not found.choices:
+        raise ModelFailed("invalid_output", "the endpoint's answer is no chat completion")
+    return found
+
+
+def _answer(response: ChatCompletion, route: Route, latency_ms: float) -> Answer:
+    """What a completion says. Raises ModelFailed for a refusal."""
+    choice, usage = response.choices[0], response.usage
+    message = choice.message
+    if (message and message.refusal) or choice.finish_reason == "content_filter":
+        said = (message.refusal if message else "") or "a content filter withheld the answer"
+        raise ModelFailed("refused", _brief(said))
+    tokens_in, tokens_out = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+    text = (message.content if message else "") or ""
+    return Answer(
+        text, choice.finish_reason != "length", tokens_in or 0, tokens_out or 0,
+        route.cost(tokens_in or 0, tokens_out or 0), latency_ms,
+    )  # fmt: skip
+
+
+def _said(error: APIStatusError) -> str:
+    """What the body says: its message and code, else the body."""
+    body = error.body
+    if isinstance(body, dict):
+        parts = [str(body[name]) for name in ("code", "type", "param", "message") if body.get(name)]
+        return _brief(" ".join(parts) or str(body))
+    return _brief(str(body or error.message))
+
+
+def _brief(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _ERROR_CHARS else line[: _ERROR_CHARS - 1] + "…"
