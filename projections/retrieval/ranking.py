@@ -1,0 +1,196 @@
+"""How well each card of a scope fits a query, in which order they are answered, and why.
+
+*Relevance* (0..1) fuses what tells whether a card is about the query: ``embedding`` (best passage), ``keyword`` (BM25),
+``values`` (exact ids, numbers, dates, names of the query, rare ones more) and, where one is given, the ``focus``, the
+decision that the answer is for. What the query says nothing to is left out: a query without a value is not the worse
+for it. *Rerank* then raises, among cards of like relevance, those that are recent, valuable, used, and were used by
+things worded like the query (``trigger``): a card gains at most a quarter by all of that, so that nothing irrelevant
+rises by being new. ``shares`` of a card, one for each signal, add up to its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from events.times import instant
+from projections.bounds import short
+from projections.cards.values import of_text
+from projections.retrieval.entry import Entry
+from projections.retrieval.filters import compile_filter
+from projections.retrieval.fusion import Scores, Signal, fuse
+from projections.retrieval.query import ANY, CardQuery
+from projections.retrieval.scope_index import Columns, Flags, ScopeIndex
+from projections.retrieval.words import words
+
+GAIN = 0.25
+"""How much the rerank can add to a relevance, in parts of it."""
+RERANK = {"recency": 1.0, "value": 1.0, "links": 1.0, "trigger": 1.0}
+"""Weights within the rerank."""
+HALF_LIFE_S = 30 * 86_400.0
+"""Age, before the newest card of the scope, at which recency is halved."""
+
+EMBEDDING = (0.55, 0.5)
+KEYWORD = (0.45, 0.3)
+VALUES = (0.6, 0.3)
+FOCUS = (0.6, 0.3)
+"""Weight, and the floor below which the best is weak: of a cosine, of a BM25 score as part of its greatest, ..."""
+
+_DIGITS = 6
+
+
+class Hit(NamedTuple):
+    """A card that fits. ``relevance`` and ``score`` are within 0..1; ``state`` is its status at the query's moment."""
+
+    entry: Entry
+    score: float
+    relevance: float
+    state: str
+    shares: Mapping[str, float]
+
+
+class Ranking(NamedTuple):
+    """A page of hits, and how many cards fit in all."""
+
+    hits: list[Hit]
+    total: int
+
+
+def rank(index: ScopeIndex, query: CardQuery, vector: NDArray[np.float32] | None, now_s: float) -> Ranking:
+    """The page of a query's order. ``vector``: of its text, by the model of the index. ``now_s``: seconds since 1970.
+
+    Equal scores are ordered by card id, so that pages never overlap while the cards stay as they are.
+    """
+    columns = index.columns()
+    moment = instant(query.as_of).timestamp() if query.as_of else None
+    allowed = _allowed(index, query, columns, moment, now_s)
+    relevance = _relevance(index, query, columns.alive, vector)
+    total = np.sum(list(relevance.values()), axis=0)
+    allowed &= np.round(total, _DIGITS) >= max(query.threshold, 10**-_DIGITS)
+    shares = {name: part / (1 + GAIN) for name, part in relevance.items()}
+    shares |= _gains(_priors(index, query, columns, moment), total)
+    scores = np.round(np.sum(list(shares.values()), axis=0), _DIGITS)
+    page = _page(index, scores, np.flatnonzero(allowed), query)
+    ends = moment if moment is not None else now_s
+    hits = [
+        Hit(
+            index.entries[number], float(scores[number]), round(float(total[number]), _DIGITS),
+            _state(index, index.entries[number], moment, ends),
+            {name: round(float(share[number]), _DIGITS) for name, share in shares.items()},
+        )
+        for number in page
+    ]  # fmt: skip
+    return Ranking(hits, int(allowed.sum()))
+
+
+# --- what may be answered at all -------------------------------------------------------------------------------------
+
+
+def _allowed(index: ScopeIndex, query: CardQuery, columns: Columns, moment: float | None, now_s: float) -> Flags:
+    holds = compile_filter(query.filter)
+    allowed = columns.alive.copy()
+    ends = now_s
+    if moment is not None:
+        allowed &= columns.as_of_s <= moment
+        ends = moment
+    elif query.status == "active":
+        allowed &= columns.is_active & (columns.ends_s > now_s)
+    if query.filter or (query.status != ANY and (moment is not None or query.status != "active")):
+        for number in np.flatnonzero(allowed):
+            entry = index.entries[number]
+            state = _state(index, entry, moment, ends)
+            allowed[number] = query.status in (ANY, state) and holds(entry._replace(status=state))
+    return allowed
+
+
+def _state(index: ScopeIndex, entry: Entry, moment: float | None, ends: float) -> str:
+    """The status of a card at a moment: what came later had not superseded it yet; expired is what outlived its ttl."""
+    state = entry.status
+    if moment is not None and state == "superseded":
+        later = index.find(entry.superseded_by)
+        state = "active" if later is not None and later.as_of_s > moment else state
+    return "expired" if state == "active" and entry.ends_s() <= ends else state
+
+
+# --- relevance -------------------------------------------------------------------------------------------------------
+
+
+def _relevance(
+    index: ScopeIndex, query: CardQuery, alive: Flags, vector: NDArray[np.float32] | None
+) -> dict[str, Scores]:
+    size = len(index.entries)
+    if not query.text.strip() and not query.focus:
+        return {"everything": np.ones(size)}
+    asked = words(query.text)
+    signals: dict[str, Signal] = {}
+    if asked:
+        signals["keyword"] = Signal(index.words.scores(asked, alive), *KEYWORD)
+    if vector is not None:
+        cosines, known = index.vectors.cosines(vector)
+        if known.any():
+            signals["embedding"] = Signal(np.where(alive, cosines, 0.0), *EMBEDDING, known)
+    exact = index.values.scores(of_text(query.text), alive)
+    if exact.any():
+        signals["values"] = Signal(exact, *VALUES)
+    if query.focus:
+        signals["focus"] = Signal(_focus(index, query.focus, alive), *FOCUS)
+    return fuse(signals, size) or {"keyword": np.zeros(size)}
+
+
+def _focus(index: ScopeIndex, focus: str, alive: Flags) -> Scores:
+    """1 for what the decision used, or is; half for what that superseded or stands in its place; else by its words."""
+    scores = index.triggers.scores(words(focus), alive) * 0.9
+    near: set[str] = set()
+    for number in np.flatnonzero(alive):
+        entry = index.entries[number]
+        if focus in (entry.card, short(entry.card)) or focus in entry.used_by:
+            scores[number] = 1.0
+            near.add(entry.superseded_by)
+            near.add(entry.card)
+    if near:
+        for number in np.flatnonzero(alive & (scores < 0.5)):
+            entry = index.entries[number]
+            if entry.card in near or (entry.superseded_by and entry.superseded_by in near):
+                scores[number] = 0.5
+    return scores
+
+
+# --- rerank ----------------------------------------------------------------------------------------------------------
+
+
+def _priors(index: ScopeIndex, query: CardQuery, columns: Columns, moment: float | None) -> dict[str, Scores]:
+    """What speaks for a card whatever is asked, each within 0..1."""
+    times = columns.as_of_s[columns.alive]
+    newest = min(float(times.max(initial=0.0)), moment if moment is not None else np.inf)
+    ages = np.clip(newest - columns.as_of_s, 0.0, None)
+    return {
+        "recency": 0.5 ** (ages / HALF_LIFE_S),
+        "value": _rising(columns.value),
+        "links": _rising(columns.uses),
+        "trigger": index.triggers.scores(words(query.text), columns.alive),
+    }
+
+
+def _rising(counts: Scores) -> Scores:
+    """0 for nothing, towards 1 for much: what comes first counts most, and one card's count is no other's business."""
+    return np.clip(counts, 0.0, None) / (np.clip(counts, 0.0, None) + 4.0)
+
+
+def _gains(priors: Mapping[str, Scores], relevance: Scores) -> dict[str, Scores]:
+    whole = sum(RERANK.values())
+    return {name: relevance * GAIN / (1 + GAIN) * RERANK[name] / whole * prior for name, prior in priors.items()}
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+def _page(index: ScopeIndex, scores: Scores, numbers: NDArray[np.intp], query: CardQuery) -> list[int]:
+    last = query.offset + query.top_k
+    if len(numbers) > last:
+        least = np.partition(scores[numbers], len(numbers) - last)[len(numbers) - last]
+        numbers = numbers[scores[numbers] >= least]
+    order = sorted(numbers.tolist(), key=lambda number: (-scores[number], index.entries[number].card))
+    return order[query.offset : last]

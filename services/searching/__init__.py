@@ -1,0 +1,1 @@
+"""Searching cards: scope indexes in memory, the query's vector, the answer."""
