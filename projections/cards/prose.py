@@ -28,6 +28,7 @@ _END = regex.compile(
     """,
     regex.VERBOSE | regex.V1,
 )
+_PAIRS = tuple((pair[0], pair[1]) for pair in ("《》", "「」", "『』", "“”", "（）", "【】", "«»"))
 _GRAPHEME = regex.compile(r"\X")
 
 
@@ -36,9 +37,16 @@ def sentences(text: str) -> Iterator[str]:
     for line in text.splitlines():
         start = 0
         for end in _END.finditer(line):
+            if not line.isascii() and _open(line[start : end.end()]):
+                continue
             yield from _pieces(line[start : end.end()].strip())
             start = end.end()
         yield from _pieces(line[start:].strip())
+
+
+def _open(sentence: str) -> bool:
+    """Whether a title or a quotation has begun and not ended: what ends within it ends no sentence."""
+    return len(sentence) < MAX_SENTENCE and any(sentence.count(left) > sentence.count(right) for left, right in _PAIRS)
 
 
 def _pieces(sentence: str) -> Iterator[str]:
