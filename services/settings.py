@@ -68,6 +68,10 @@ def _http_url(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
+
+
 def _dotted(text: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError("like package.module:NAME")
@@ -99,7 +103,7 @@ NEW_LOG_PARTITIONS = 8
 _PREFIX = "REFOLD_"
 _OF_CLIENTS = ("REFOLD_URL", "REFOLD_ORG", "REFOLD_SPOOL")
 """What the command line's clients and the SDK read."""
-_SECRETS = ("REFOLD_EMBEDDING_KEY",)
+_SECRETS = ("REFOLD_EMBEDDING_KEY", "REFOLD_MODEL_KEY")
 """What is read where it is used, so that no setting ever holds it."""
 
 
@@ -117,6 +121,8 @@ class Settings:
     """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
     """The registry of projections to run, a mapping by name, as ``module:NAME``."""
+    card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
+    """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str, "--host")
     """Address that HTTP is served at."""
     http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535), "--http")
@@ -153,6 +159,12 @@ class Settings:
     """Reactions in flight at once, a reactor."""
     settle_deadline_s: float = _setting("REFOLD_SETTLE_DEADLINE_S", 60.0, _seconds(0, 86_400))
     """How long a run that settles itself may take after its end, when it names no deadline of its own."""
+    settle_patience_s: float = _setting("REFOLD_SETTLE_PATIENCE_S", 600.0, _seconds(0, 86_400))
+    """How long after a run's end a model that cannot be asked is waited for; then its evidence is all that is kept."""
+    model_routes: str = _setting("REFOLD_MODEL_ROUTES", "", str)
+    """File of model routes, YAML or JSON: where each model is, what it takes, what an org may spend."""
+    model_url: str = _setting("REFOLD_MODEL_URL", "", _http_url)
+    """An OpenAI-compatible endpoint for every model without a route of its own; its key is in `REFOLD_MODEL_KEY`."""
     watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
     """How long a run may be silent before it counts as lost."""
     embedding_model: str = _setting("REFOLD_EMBEDDING_MODEL", "use-multilingual", str)
@@ -161,6 +173,10 @@ class Settings:
     """How the default model runs: without torch, within sentence-transformers, or within that where it is installed."""
     embedding_url: str = _setting("REFOLD_EMBEDDING_URL", "", _http_url)
     """An OpenAI-compatible endpoint that serves the embedding model; its key is in `REFOLD_EMBEDDING_KEY`."""
+    search_memory_mb: int = _setting("REFOLD_SEARCH_MEMORY_MB", 1_024, _whole(1, 1 << 20))
+    """Memory for the cards that searches keep at hand, MiB; what was searched longest ago gives way."""
+    search_max_cards: int = _setting("REFOLD_SEARCH_MAX_CARDS", 200_000, _whole(1, 100_000_000))
+    """Cards that one search looks at; a larger scope is refused. A card takes about 6 KiB of memory."""
     start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
     rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 TOP_K = 10
 MAX_TOP_K = 200
 
-ACTIVE = "active"
-ANY = "any"
+ACTIVE: Final = "active"
+ANY: Final = "any"
 
 
 class Scope(NamedTuple):

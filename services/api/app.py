@@ -22,6 +22,7 @@ from services.api import (
     projections,
     rebuilds,
     runs,
+    search,
     settlements,
     tables,
     tasks,
@@ -33,6 +34,7 @@ from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
+from services.searching.opening import open_searcher
 
 _DESCRIPTION = """Publish what agents do; read what it means: task state, memory cards, settlements, beliefs;
 keep threads of checkpoints, and items.
@@ -62,8 +64,9 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.backend = backend
     app.state.jobs = jobs
     app.state.folding = history.Folding()
+    app.state.searcher = open_searcher(backend)
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, history, exports, runs, settlements, cards, beliefs, threads, tables)
+    reads = (tasks, history, exports, runs, settlements, search, cards, beliefs, threads, tables)
     for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
         app.include_router(module.router)
     problems.install(app)
