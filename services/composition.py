@@ -24,7 +24,7 @@ from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
 from projections.read_models import ReadModels
-from projections.registry import load_projections
+from services.card_templates import projections_of
 from services.embedded.redis_server import provide_redis
 from services.embedding.models import Choice
 from services.embedding.queries import Embeddings
@@ -63,7 +63,7 @@ class Backend:
 
         Raises SetupError in one line.
         """
-        projections = load_projections(settings.projections)
+        projections = projections_of(settings)
         if not settings.redis_url:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
         async with AsyncExitStack() as stack:

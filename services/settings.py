@@ -72,6 +72,10 @@ def _file(text: str) -> str:
     return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
 
 
+def _file(text: str) -> str:
+    return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
+
+
 def _dotted(text: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError("like package.module:NAME")
@@ -121,6 +125,8 @@ class Settings:
     """Partitions of the log, fixed once it exists; 0: those that it has, or 8 for a new one."""
     projections: str = _setting("REFOLD_PROJECTIONS", "projections.registry:PROJECTIONS", _dotted)
     """The registry of projections to run, a mapping by name, as ``module:NAME``."""
+    card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
+    """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
     card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
     """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str, "--host")
