@@ -22,7 +22,7 @@ ENGINE_FORMAT = 1
 
 @cache
 def fingerprint(projection: Projection) -> str:
-    """32 hex digits of table definitions, projection version, versions of the handled event types, and the fold's code.
+    """32 hex digits of table definitions, projection version and parameters, versions of the handled event types, and the fold's code.
 
     Equal over processes, hash seeds, working directories and the order in which tables and columns are written down.
     ``fold_code`` tells how far the code is looked at: a change of a helper that lies outside wants a new version.
@@ -38,6 +38,8 @@ def fingerprint(projection: Projection) -> str:
         "tables": {str(table.name): _table(table) for table in projection.tables},
         "code": fold_code(projection.apply, projection.names, projection.key),
     }
+    if projection.parameters:
+        value["parameters"] = projection.parameters
     return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 

@@ -98,7 +98,8 @@ class Projection:
     ``apply`` will ask for, so that a batch costs one SELECT a table. ``key`` is the partition key; another one must
     be a function of it, or two owners would write one row. ``replaces`` names the read models that this one was (a
     rename) or was part of (a split): it is read from their active generation until its own is built.
-    ``cache_rows`` bounds the rows in memory for each owned partition further, where rows are large.
+    ``parameters`` is what else the fold depends on (values bound into ``apply``), as text: generations made with other
+    parameters are stale, as those of other code are. ``cache_rows`` bounds the rows in memory for each owned partition further, where rows are large.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Projection:
     names: Callable[[Recorded], Iterable[RowRef]] = _no_rows
     key: Callable[[Recorded], str] = _partition_key
     replaces: tuple[str, ...] = ()
+    parameters: str = ""
     cache_rows: int | None = None
 
 

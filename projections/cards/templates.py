@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import regex
@@ -29,14 +29,14 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ``refresh``: what to do before relying on it, in words. ``prose``: which sentences of a long text are kept.
     """
 
-    tool: str
+    tool: Annotated[str, msgspec.Meta(min_length=1)]
     title: str = ""
     fields: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
     names: dict[str, str] = {}
     entity: str = ""
     attribute: str = ""
-    ttl_s: int = 0
+    ttl_s: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
     refresh: str = ""
     prose: Literal["telling", "head", "tail"] = "telling"
 

@@ -26,10 +26,10 @@ from projections.rebuilding.progress import Cancelled
 from projections.rebuilding.rebuild import rollback
 from projections.rebuilding.scope import Scope
 from projections.rebuilding.verify import as_document, verify
-from projections.registry import load_projections
 from services.api.refolding import Options, Refolding
 from services.api.retrying import retry
 from services.api.telling import Throttled, channel, say
+from services.card_templates import projections_of
 from services.settings import Settings
 
 _LOOK_S = 0.5
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = Options(given.check, given.allow_dead_letters, given.rate, given.processes)
     try:
         settings = Settings.read(os.environ)
-        known = load_projections(settings.projections)
+        known = projections_of(settings)
         stores = Stores(settings.stores_url)
         db = stores.log()
         try:

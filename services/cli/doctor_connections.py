@@ -6,7 +6,7 @@ import psycopg
 
 from events.database import POSTGRES_WRITERS, READERS
 from events.errors import SetupError
-from projections.registry import load_projections
+from services.card_templates import projections_of
 from services.cli.check import Check
 from services.settings import Settings
 
@@ -36,9 +36,9 @@ def look_at_connections(settings: Settings) -> Check:
     if settings.stores_url.startswith("sqlite"):
         return Check("connections", "ok", "SQLite limits none")
     try:
-        projections = len(load_projections(settings.projections))
+        projections = len(projections_of(settings))
     except SetupError as error:
-        return Check("connections", "bad", str(error), "correct REFOLD_PROJECTIONS")
+        return Check("connections", "bad", str(error), "correct REFOLD_PROJECTIONS or REFOLD_CARD_TEMPLATES")
     address = settings.stores_url.replace("postgresql+psycopg://", "postgresql://")
     try:
         with psycopg.connect(address, connect_timeout=_TIMEOUT_S) as connection:
