@@ -26,7 +26,11 @@ def server() -> Iterator[ModelServer]:
 
 
 def with_models(
-    server: ModelServer | str, work: Callable[[Models], Awaitable[T]], *, budgets: dict[str, int] | None = None, **route: Any
+    server: ModelServer | str,
+    work: Callable[[Models], Awaitable[T]],
+    *,
+    budgets: dict[str, int] | None = None,
+    **route: Any,
 ) -> T:
     url = server if isinstance(server, str) else server.url
     routes = Routes(models=[Route(model="*", base_url=url, **route)], tokens_a_day=budgets or {})

@@ -87,15 +87,17 @@ def read_answer(text: str, *, complete: bool = True) -> Products:
 
 
 def _object_in(text: str) -> str:
-    """The part of an answer that is to be JSON: all of it, what stands in its only fence, else its outer braces."""
+    """The part of an answer that is a JSON object: its outer braces, else what stands in a fence; else all of it."""
     whole = text.strip()
-    if whole.startswith("{"):
-        return whole
-    fenced = _FENCE.findall(whole)
-    if len(fenced) == 1:
-        return str(fenced[0])
-    first, last = whole.find("{"), whole.rfind("}")
-    return whole[first : last + 1] if 0 <= first < last else whole
+    between = whole[whole.find("{") : whole.rfind("}") + 1]
+    return next((part for part in (between, *_FENCE.findall(whole)) if _is_object(part)), whole)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
 
 
 def _quoted(text: str) -> str:
