@@ -12,8 +12,9 @@ from projections.engine.projector import Projector
 from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
-from services.composition import Backend
+from services.composition import Backend, embedding_choice
 from services.http import HttpServer, serve
+from services.indexer.indexer import Indexer
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.registry import REACTORS
@@ -75,6 +76,15 @@ def reactors(backend: Backend) -> Run:
     return run
 
 
+def indexer(backend: Backend) -> Run:
+    """Has vectors made of what can be searched. One is at work at a time; others stand by."""
+    settings = backend.settings
+    return Indexer(
+        embedding_choice(settings), backend.read_models, backend.db, f"{backend.identity}/indexer",
+        lease_s=settings.lease_s,
+    ).run  # fmt: skip
+
+
 def api(backend: Backend) -> Run:
     """Serves HTTP. Raises SetupError at once for a port that is taken."""
     # here, since it takes longer to import than all else: other roles start, and take over, in half the time without
@@ -107,11 +117,12 @@ ROLES: dict[str, Callable[[Backend], Run]] = {
     "inbox": inbox,
     "projector": projector,
     "reactors": reactors,
+    "indexer": indexer,
     "api": api,
 }
 """Every role, in the order in which they start."""
 
-CONSUMERS = ("archiver", "inbox", "projector", "reactors")
+CONSUMERS = ("archiver", "inbox", "projector", "reactors", "indexer")
 """The roles that may run any number of times on one machine."""
 
 

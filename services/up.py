@@ -26,7 +26,7 @@ from services.embedded.keeper import RedisKeeper
 from services.event_loop import run_until_signal
 from services.http import HttpServer
 from services.logs import set_up_logging
-from services.roles import archiver, inbox, projector, reactors, stop_in_order
+from services.roles import archiver, inbox, indexer, projector, reactors, stop_in_order
 from services.settings import Settings
 
 _log = logging.getLogger("refold.up")
@@ -80,6 +80,7 @@ def _start_services(backend: Backend, redis: RedisKeeper) -> None:
     start("archiver", archiver(backend))
     start("projector", projector(backend))
     start("reactors", reactors(backend))
+    start("indexer", indexer(backend))
     start("inbox", inbox(backend, _consumer(settings)))
     for number in range(1, settings.workers + 1):
         start(f"worker {number}", worker_process(settings, number))

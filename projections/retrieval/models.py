@@ -75,14 +75,21 @@ def register(conn: Connection, name: str, source: Mapping[str, str], dimension: 
     return Model(name, source, dimension, state, known.written if known else 0)
 
 
-def activate(conn: Connection, name: str) -> None:
-    """Searches use this model from now on; the one before is kept, retired, and those before that are forgotten."""
+def activate(conn: Connection, name: str) -> bool:
+    """Searches use this model from now on; the one before is kept, retired, and those before that are forgotten.
+
+    False, and nothing changes, when it has no vectors.
+    """
     table = embedding_models
+    if get(conn, name) is None:
+        return False
     for model in list_all(conn):
         if model.state == "retired" and model.name != name:
             forget(conn, model.name)
     conn.execute(update(table).where(table.c.state == "active").values(state="retired"))
-    conn.execute(update(table).where(table.c.model == name).values(state="active", activated_ms=database_now_ms(conn)))
+    now = database_now_ms(conn)
+    conn.execute(update(table).where(table.c.model == name).values(state="active", activated_ms=now))
+    return True
 
 
 def forget(conn: Connection, name: str) -> None:

@@ -28,6 +28,7 @@ class Role(StrEnum):
     inbox = "inbox"
     projector = "projector"
     reactors = "reactors"
+    indexer = "indexer"
     api = "api"
 
 

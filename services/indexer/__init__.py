@@ -1,0 +1,1 @@
+"""The indexer: vectors for what can be searched, made in the background."""
