@@ -26,7 +26,7 @@ from projections.projection import Projection
 from projections.read_models import ReadModels
 from services.card_templates import projections_of
 from services.embedded.redis_server import provide_redis
-from services.embedding.models import Choice
+from services.embedding.choice import Choice
 from services.embedding.queries import Embeddings
 from services.metrics import MeteredPublisher, Meters
 from services.reactors.checkpoints import introduce

@@ -14,7 +14,6 @@ from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
 from services.composition import Backend, embedding_choice
 from services.http import HttpServer, serve
-from services.indexer.indexer import Indexer
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.registry import REACTORS
@@ -78,6 +77,9 @@ def reactors(backend: Backend) -> Run:
 
 def indexer(backend: Backend) -> Run:
     """Has vectors made of what can be searched. One is at work at a time; others stand by."""
+    # here, since numpy takes its time
+    from services.indexer.indexer import Indexer
+
     settings = backend.settings
     return Indexer(
         embedding_choice(settings), backend.read_models, backend.db, f"{backend.identity}/indexer",

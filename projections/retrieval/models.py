@@ -8,11 +8,10 @@ from typing import NamedTuple
 import orjson
 from sqlalchemy import Connection, delete, insert, select, update
 
-from events.archive.schema import embedding_models, embedding_progress
+from events.archive.schema import embedding_models, embedding_progress, vectors
 from events.bulk import bulk_upsert
 from events.clock import database_now_ms
 from events.event import Position
-from projections.retrieval import vectors
 
 
 class Model(NamedTuple):
@@ -94,7 +93,7 @@ def activate(conn: Connection, name: str) -> bool:
 
 def forget(conn: Connection, name: str) -> None:
     """Drop a model with its vectors."""
-    vectors.drop_model(conn, name)
+    conn.execute(delete(vectors).where(vectors.c.model == name))
     conn.execute(delete(embedding_progress).where(embedding_progress.c.model == name))
     conn.execute(delete(embedding_models).where(embedding_models.c.model == name))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, func, select
 
 from events.archive.schema import embedding_models, vectors
 from events.bulk import bulk_delete, bulk_insert_new, bulk_select
@@ -75,11 +75,6 @@ def hashes_of(conn: Connection, org: str, model: str) -> set[str]:
 def drop(conn: Connection, org: str, model: str, hashes: Iterable[str]) -> None:
     """Forget vectors, of text that is no longer there."""
     bulk_delete(conn, vectors, _KEY, [(model, org, gone) for gone in sorted(set(hashes))])
-
-
-def drop_model(conn: Connection, model: str) -> None:
-    """Forget every vector of a model."""
-    conn.execute(delete(vectors).where(vectors.c.model == model))
 
 
 def count(conn: Connection, model: str) -> int:

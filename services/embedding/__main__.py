@@ -15,7 +15,8 @@ import orjson
 from events.errors import RefoldError, SetupError, Transient
 from services.embedding import wire
 from services.embedding.model import Embedder
-from services.embedding.models import FORMS, Choice, load
+from services.embedding.choice import FORMS, Choice
+from services.embedding.models import load
 
 
 def serve(choice: Choice, questions: BinaryIO, answers: BinaryIO) -> None:

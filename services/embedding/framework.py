@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from events.errors import SetupError
+from services.embedding.choice import DEFAULT
 from services.embedding.model import Matrix, readable, spread, unit_rows
-from services.embedding.use import NAME as USE
 
 HOW = "`make setup EXTRAS=[embeddings]`, or pip install 'refold[embeddings]'"
 BATCH = 32
@@ -48,10 +48,10 @@ def is_installed() -> bool:
 
 def framework_use() -> FrameworkModel:
     """The default model in the framework's form. Raises SetupError where the framework is not installed."""
-    library = _library(USE, from_hub=False)
+    library = _library(DEFAULT, from_hub=False)
     from services.embedding.use_module import UseModule
 
-    return FrameworkModel(USE, library.SentenceTransformer(modules=[UseModule()], device="cpu"))
+    return FrameworkModel(DEFAULT, library.SentenceTransformer(modules=[UseModule()], device="cpu"))
 
 
 def framework_model(name: str, source: str, *, from_hub: bool) -> FrameworkModel:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from events.errors import RefoldError, Transient
 from services.embedding import wire
 from services.embedding.model import Matrix
-from services.embedding.models import Choice
+from services.embedding.choice import Choice
 
 START_S = 180.0
 """How long a model may take to load, on a busy machine."""

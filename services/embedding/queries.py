@@ -6,17 +6,19 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from events.database import Database
 from events.errors import RefoldError, SetupError
 from projections.retrieval import models
 from projections.retrieval.models import Model
-from services.embedding.models import Choice
-from services.embedding.process import ModelProcess
+from services.embedding.choice import Choice
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from services.embedding.process import ModelProcess
 
 LONGEST_QUERY = 2_000
 """Characters of a query that are embedded: what follows would cost more time than it tells."""
@@ -86,6 +88,9 @@ class Embeddings:
         async with self._switching:
             if self._process is None or self._process[0] != model.name:
                 await self.close()
+                # here, since numpy takes its time: every process has one of these, and few embed
+                from services.embedding.process import ModelProcess
+
                 # the same vectors as within the framework, at a tenth of the memory
                 self._process = (model.name, ModelProcess(Choice(**model.source, form="light")))
             process = self._process[1]

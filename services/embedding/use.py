@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from services.embedding.choice import DEFAULT
 from services.embedding.model import Matrix, readable, spread, unit_rows
 
-NAME = "use-multilingual"
 DIMENSION = 512
 
 
 class LightUse:
     """The model without torch: 0.15 GB in memory, a second to load, some milliseconds a passage."""
 
-    name = NAME
+    name = DEFAULT
     dimension = DIMENSION
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from projections.engine import ownership
 from projections.read_models import ReadModels
 from projections.retrieval import models
 from projections.retrieval.models import Model
-from services.embedding.models import Choice
+from services.embedding.choice import Choice
 from services.embedding.process import ModelProcess
 from services.indexer.follower import CARDS, Follower
 from services.indexer.sweep import Sweeper, hands
