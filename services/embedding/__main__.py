@@ -14,8 +14,8 @@ import orjson
 
 from events.errors import RefoldError, SetupError, Transient
 from services.embedding import wire
-from services.embedding.model import Embedder
 from services.embedding.choice import FORMS, Choice
+from services.embedding.model import Embedder
 from services.embedding.models import load
 
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from events.errors import RefoldError, Transient
 from services.embedding import wire
-from services.embedding.model import Matrix
 from services.embedding.choice import Choice
+from services.embedding.model import Matrix
 
 START_S = 180.0
 """How long a model may take to load, on a busy machine."""
