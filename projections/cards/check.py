@@ -10,8 +10,11 @@ import regex
 
 from projections.cards.facts import Fact
 from projections.cards.forms import forms
+from projections.cards.prose import sentences
 from projections.cards.values import in_field, in_text
 
+_NAME = regex.compile(r"[\p{L}'’ ]+")
+_FIRST_WORD = regex.compile(r"[\p{L}'’]+")
 _THOUSANDS = regex.compile(r"(?<=\d),(?=\d{3})")
 
 
@@ -31,16 +34,23 @@ def check(summary: str, facts: Sequence[Fact], counting: Collection[str] = ()) -
     """Compare a summary with the facts it was made of. ``counting``: the values that count, in normal form."""
     told = dict.fromkeys(in_text(summary))
     known = _known(facts)
-    plain, originals = _plain(summary), ""
+    plain = _plain(summary)
     missing = [value for value in counting if value in known and value not in told and not _stands(value, plain)]
-    foreign = []
-    for value in told:
-        if value in known:
+    strange = [value for value in told if value not in known]
+    return Verdict(tuple(missing), tuple(_foreign(strange, summary, facts)) if strange else ())
+
+
+def _foreign(values: Iterable[str], summary: str, facts: Iterable[Fact]) -> dict[str, None]:
+    """Those of the values that stand nowhere in the original; of a name its words, but for the first of a sentence."""
+    original = _plain("\n".join(f"{fact.field} {fact.text}" for fact in facts))
+    starts = {match[0].casefold() for sentence in sentences(summary) if (match := _FIRST_WORD.search(sentence))}
+    foreign: dict[str, None] = {}
+    for value in values:
+        if _stands(value, original):
             continue
-        originals = originals or _plain("\n".join(f"{fact.field} {fact.text}" for fact in facts))
-        if not _stands(value, originals):
-            foreign.append(value)
-    return Verdict(tuple(missing), tuple(foreign))
+        words = value.split() if _NAME.fullmatch(value) else [value]
+        foreign.update((word, None) for word in words if word not in starts and not _stands(word, original))
+    return foreign
 
 
 def _known(facts: Iterable[Fact]) -> set[str]:

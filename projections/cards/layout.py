@@ -43,12 +43,16 @@ class Item(NamedTuple):
 
 @dataclass(slots=True)
 class Block:
-    """A table, or the one object there is. Items follow ``head`` on its line (``flat``), or on lines of their own."""
+    """A table, or the one object there is. Items follow ``head`` on its line (``flat``), or on lines of their own.
+
+    ``rows``: the items are rows; else they are the cells of the one object.
+    """
 
     head: str
     items: list[Item]
     flat: bool
     cut: bool = False
+    rows: bool = False
 
     def text(self, places: Sequence[int]) -> str:
         """The block with the items at these places only."""
@@ -149,7 +153,7 @@ def _fit(blocks: Sequence[Block], limit: int, most: int) -> list[list[int]]:
         len(item.text) + 3 + (len(blocks[number].head) + 4) * (place == 0)
         for item, (number, place) in zip(items, places, strict=True)
     ]
-    order = sorted(range(len(items)), key=lambda at: not blocks[places[at][0]].flat and places[at][1] >= SHARE)
+    order = sorted(range(len(items)), key=lambda at: blocks[places[at][0]].rows and places[at][1] >= SHARE)
     kept: list[list[int]] = [[] for _ in blocks]
     for at in choose(sizes, [item.needed for item in items], order, limit, most):
         kept[places[at][0]].append(places[at][1])
@@ -228,8 +232,8 @@ def _lines(head: str, rows: Sequence[Row], view: _View, line: Callable[[Row], st
         items.append(Item(line(row), _array_of(row.path), view.uses(row, row.cells)))
         size += len(items[-1].text)
         if size > view.room and not view.used:
-            return Block(head, items, flat=False, cut=len(items) < len(rows))
-    return Block(head, items, flat=False)
+            break
+    return Block(head, items, flat=False, cut=len(items) < len(rows), rows=True)
 
 
 def _line(row: Row, columns: Sequence[str], cells: Sequence[str], view: _View, joiner: str) -> str:
