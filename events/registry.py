@@ -60,6 +60,8 @@ _TYPES = (
     EventType("note.written", thought.NoteWritten, "task"),
     EventType("model.responded", thought.ModelResponded, "task"),
     EventType("card.summarized", thought.CardSummarized, "task"),
+    EventType("card.invalidated", thought.CardInvalidated, "task"),
+    EventType("card.restored", thought.CardRestored, "task"),
     EventType("artifact.created", world.ArtifactCreated, "task"),
     EventType("blocker.raised", world.BlockerRaised, "task"),
     EventType("blocker.cleared", world.BlockerCleared, "task"),

@@ -53,3 +53,19 @@ class CardSummarized(Payload, frozen=True, kw_only=True):
     card: NonEmpty
     summary: str
     model: str = ""
+
+
+class CardInvalidated(Payload, frozen=True, kw_only=True):
+    """A memory card does not hold; the event belongs to the card's task."""
+
+    card: NonEmpty
+    reason: str = ""
+    by: str = ""
+
+
+class CardRestored(Payload, frozen=True, kw_only=True):
+    """An invalidated, superseded or expired memory card holds again."""
+
+    card: NonEmpty
+    reason: str = ""
+    by: str = ""

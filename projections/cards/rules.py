@@ -1,9 +1,11 @@
-"""Why a card is worth keeping: rules with weights (DESIGN 7, memory cards).
+"""Why a card is worth keeping: rules with weights. A card is made when they come to ``THRESHOLD``.
 
 causal necessity     2 for each later call or decision that uses a value of the card, at most MAX_CAUSAL uses
+needed ahead         2 when a declared tool has a parameter, or an open step of the plan words, of a field's name
 option constraint    3 when it excludes something: sold out, denied, not found, an error
 state change         2 when it is a conclusion, or the result of a call with a side effect
-novelty              1 when it holds a value or a text that the task had not seen
+novelty              1 when it says something that the task had not heard, or otherwise than before; as the run's mode
+                     weighs the class of value (``kinds``): 0 or 2
 """
 
 from __future__ import annotations
@@ -12,14 +14,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from projections.cards.values import parsed
+from projections.cards.facts import opened
 
-CAUSAL, CONSTRAINT, CHANGE, NOVELTY = "causal_necessity", "option_constraint", "state_change", "novelty"
+CAUSAL, AHEAD, CONSTRAINT = "causal_necessity", "needed_ahead", "option_constraint"
+CHANGE, NOVELTY = "state_change", "novelty"
 
-WEIGHTS: Mapping[str, int] = {CAUSAL: 2, CONSTRAINT: 3, CHANGE: 2, NOVELTY: 1}
+WEIGHTS: Mapping[str, int] = {CAUSAL: 2, AHEAD: 2, CONSTRAINT: 3, CHANGE: 2, NOVELTY: 1}
 
 MAX_CAUSAL = 5
 """Uses beyond this raise a card no further."""
+
+THRESHOLD = 1
+"""What speaks for a card must come to this much, or it waits until something uses it."""
+
+_TIMES: Mapping[str, int] = {CAUSAL: MAX_CAUSAL, NOVELTY: 2}
 
 _HEAD = 400
 """Prose says early that something is impossible; later such words are as likely a quotation."""
@@ -43,7 +51,7 @@ class Excluded(NamedTuple):
 
 def excludes(value: Any) -> Excluded | None:
     """Whether a tool's result rules something out: by what it says first, or by a telling field."""
-    value = parsed(value)
+    value = opened(value)
     if isinstance(value, str):
         return _in_text(value)
     return _in_fields(value, 3)
@@ -71,4 +79,4 @@ def _in_fields(value: Any, depth: int) -> Excluded | None:
 
 def worth(reasons: Mapping[str, int]) -> int:
     """Value of a card from how often each rule spoke for it."""
-    return sum(WEIGHTS[rule] * min(times, MAX_CAUSAL if rule == CAUSAL else 1) for rule, times in reasons.items())
+    return sum(WEIGHTS[rule] * min(times, _TIMES.get(rule, 1)) for rule, times in reasons.items())

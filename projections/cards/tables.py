@@ -30,6 +30,7 @@ CARDS = read_model_table(
     json("reasons"),  # rule -> how often it spoke for the card
     count("value"),
     count("uses"),
+    json("used"),  # values that were used, in normal form
     text("status"),  # active, superseded, invalidated; expired follows at read time from as_of and ttl_s
     text("superseded_by"),
     json("outdated"),  # field -> the later card that says otherwise of the same entity
@@ -71,7 +72,7 @@ CARD_VALUES = read_model_table(
     text("value", pk=True),
     text("first"),  # the card that brought it
     text("last"),  # the card that confirmed it last
-    json("origins"),  # [[tool, field], ...]: where it stood
+    text("origins"),  # where it stood: a line each, tool and field apart by U+001F
     count("cards"),
     count("uses"),
 )
@@ -127,11 +128,8 @@ CARD_FLOWS = read_model_table(
     METADATA,
     "card_flows",
     text("agent", pk=True),
-    text("tool", pk=True),
-    text("field", pk=True),
-    text("used_by", pk=True),
-    text("parameter", pk=True),
-    count("count"),
+    text("used_by", pk=True),  # the tool that was called
+    json("counts"),  # tool, field and parameter, joined by U+001F -> how often
 )
 Index("card_flows_by_agent", CARD_FLOWS.c.org, CARD_FLOWS.c.agent)
 

@@ -1,38 +1,69 @@
-"""What an event says to the cards: traced values, what it is about, a digest of its content."""
+"""What an event says to the cards: its facts, the values in them, what it is about, a digest of its content.
+
+Secrets are masked before anything else is read (see ``secrets``), so nothing that is made of a trace holds one.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
 
-import orjson
+import msgspec
 
 from events.event import Recorded
 from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import canonical, digest
-from projections.cards.facts import Fact, facts_of
+from projections.cards.facts import Fact, facts_of, opened
+from projections.cards.forms import UBIQUITOUS, normal
+from projections.cards.secrets import masked, masked_text, suspicious
 from projections.cards.summary import message_text
-from projections.cards.values import normal, of_json, of_text, parsed
+from projections.cards.values import of_facts
 
 MAX_FIELDS = 64
+"""Fields of one result that are counted and matched, at most."""
+
+WORDS = 4
+"""A text of at least so many words says something, though it holds no value."""
+
 _IDENTIFYING = re.compile(r"(?:^|_)(?:id|uuid|key|number|sku|isbn|email|path|name)$|[a-z]Id$")
 _MEMORY = 4_096
 
 
 class Traced(NamedTuple):
-    """``values`` in order; ``entity`` is [field, value] or empty; ``text`` the digest of the content."""
+    """What an event says.
 
-    values: tuple[str, ...] = ()
-    entity: tuple[str, str] | tuple[()] = ()
-    fields: tuple[str, ...] = ()
+    ``content``: the payload's own, secrets masked, a text that holds JSON opened. ``found``: value -> the field that
+    it stands in first (of a call: the parameter). ``entity``: [field, value] or empty. ``top``: the fields of the
+    outermost object; ``fields``: all of them. ``text``: the digest of the content.
+    """
+
+    content: Any = None
     facts: tuple[Fact, ...] = ()
+    found: dict[str, str] = {}  # noqa: RUF012 - read only
+    entity: tuple[str, str] | tuple[()] = ()
+    top: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     text: str = ""
 
     @property
-    def subject(self) -> str:
-        """Key of what a result is about, or ``""``."""
-        return f"entity:{digest(chr(31).join(self.entity))}" if self.entity else ""
+    def values(self) -> tuple[str, ...]:
+        """The values in order of appearance."""
+        return tuple(self.found)
+
+    @property
+    def told(self) -> str:
+        """``number`` or ``concept`` where something is told though no value is traced; ``""`` where nothing is."""
+        said = [fact for fact in self.facts if fact.field and fact.text.casefold() not in UBIQUITOUS]
+        if any(fact.text.isdigit() for fact in said):
+            return "number"
+        if said or any(_wordy(fact.text) for fact in self.facts):
+            return "concept"
+        return ""
+
+
+def _wordy(text: str) -> bool:
+    return text.count(" ") >= WORDS - 1 or (not text.isascii() and len(text) > WORDS)
 
 
 _remembered: dict[str, Traced] = {}
@@ -53,26 +84,56 @@ def trace(recorded: Recorded) -> Traced:
 def _trace(payload: Any) -> Traced:
     match payload:
         case ToolCalled(arguments=arguments):
-            return Traced(tuple(of_json(arguments)))
-        case ToolReturned(result=result):
-            return _of_result(parsed(result))
+            content = _read(arguments)
+            facts = tuple(facts_of(content))
+            return Traced(content, facts, of_facts(facts))
+        case ToolReturned(result=content):
+            return _of_content(_read(content))
         case ToolFailed(error=error):
-            return Traced(tuple(of_text(error)), facts=tuple(facts_of(error)), text=digest(error))
+            return _of_content(_read(error))
         case MessageAdded(role="user", content=content):
-            text = message_text(content)
-            return Traced(tuple(of_text(text)), facts=tuple(facts_of(text)), text=digest(" ".join(text.split())))
+            return _of_content(_read(message_text(content)))
         case DecisionMade() as made:
-            text = "\n".join((made.chosen, made.question, made.rationale))
-            values = dict.fromkeys((*of_json(made.chosen), *of_text(text), *of_json(made.based_on)))
-            return Traced(tuple(values), facts=tuple(facts_of(text)), text=digest(text))
+            return _of_decision(made)
         case _:
             return Traced()
 
 
-def _of_result(value: Any) -> Traced:
-    fields = tuple(value)[:MAX_FIELDS] if isinstance(value, dict) else ()
-    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    return Traced(tuple(of_json(value)), _entity(value), fields, tuple(facts_of(value)), digest(text))
+def _read(value: Any) -> Any:
+    """The value with its secrets masked; JSON in a text is opened before, so that names of fields tell of secrets."""
+    inner = opened(value)
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return masked(inner) if suspicious(text) else inner
+
+
+def _of_content(content: Any) -> Traced:
+    facts = tuple(facts_of(content))
+    prose = isinstance(content, str)
+    text = " ".join(content.split()) if prose else msgspec.json.encode(content, order="sorted").decode()
+    fields = tuple(dict.fromkeys(fact.field for fact in facts if fact.field))[:MAX_FIELDS]
+    top = tuple(content)[:MAX_FIELDS] if isinstance(content, dict) else ()
+    return Traced(content, facts, of_facts(facts, prose=prose), _entity(content), top, fields, digest(text))
+
+
+def _of_decision(made: DecisionMade) -> Traced:
+    parts = [masked_text(part) for part in (made.chosen, made.question, made.rationale)]
+    chosen, question, rationale = parts
+    facts = tuple(facts_of(chosen))
+    found = of_facts(facts)
+    for more in (question, rationale, *made.based_on):
+        found |= {value: field for value, field in of_facts(facts_of(more), prose=True).items() if value not in found}
+    found |= {value: "" for text in made.based_on if (value := normal(text)) and value not in found}
+    entity = ("question", clip_question(question)) if question else ()
+    content = DecisionMade(
+        chosen=chosen, question=question, rationale=rationale,
+        alternatives=masked(made.alternatives), based_on=made.based_on,
+    )  # fmt: skip
+    return Traced(content, facts, found, entity, text=digest("\n".join(parts)))
+
+
+def clip_question(question: str) -> str:
+    """A question as what a decision is about: without case and spare space."""
+    return " ".join(question.casefold().split())
 
 
 def _entity(value: Any) -> tuple[str, str] | tuple[()]:
@@ -91,7 +152,26 @@ def call_subject(payload: ToolCalled) -> str:
     """Key of what a call looks at: its tool and arguments. A call with a side effect does, it does not look."""
     if payload.side_effect:
         return ""
-    return f"call:{digest(canonical([payload.name, parsed(payload.arguments)]))}"
+    return f"call:{digest(canonical([payload.name, _exact(opened(payload.arguments))]))}"
+
+
+def _exact(value: Any) -> Any:
+    """Integers beyond 64 bits as text, since canonical JSON has none."""
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_exact(item) for item in value]
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
+
+
+def entity_subject(entity: tuple[str, str] | tuple[()], attribute: str = "") -> str:
+    """Key of what a card is about, or ``""``."""
+    return f"entity:{digest(chr(31).join((*entity, attribute)))}" if entity else ""
+
+
+def question_subject(traced: Traced) -> str:
+    """Key of the question that a decision answers, or ``""``."""
+    return f"question:{digest(traced.entity[1])}" if traced.entity and traced.entity[0] == "question" else ""
 
 
 def text_subject(source: str, traced: Traced) -> str:

@@ -186,7 +186,7 @@ def test_the_same_observation_again_is_seen_again_and_makes_no_card() -> None:
 
 def test_an_empty_result_makes_no_card_unless_the_call_changed_something() -> None:
     assert fold(MEMORY_CARDS, story(call("c1"), result("c1", ""))).table("cards") == []
-    assert fold(MEMORY_CARDS, story(call("c1", side_effect=True), result("c1", ""))).one("cards")["value"] == 3
+    assert fold(MEMORY_CARDS, story(call("c1", side_effect=True), result("c1", ""))).one("cards")["value"] == 2
 
 
 def test_only_the_users_turns_become_cards() -> None:

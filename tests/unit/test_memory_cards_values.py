@@ -6,9 +6,11 @@ from time import process_time
 
 import pytest
 
+from projections.cards.facts import opened
 from projections.cards.rules import CAUSAL, NOVELTY, excludes, worth
-from projections.cards.summary import LIMIT, of_prose, of_result
-from projections.cards.values import MAX_TEXT, MAX_VALUES, normal, of_json, of_text, parsed
+from projections.cards.summary import LIMIT, of_result
+from projections.cards.tokens import MAX_TEXT
+from projections.cards.values import MAX_VALUES, normal, of_json, of_text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_a_leaf_of_chinese_prose_is_read_as_prose() -> None:
 
 def test_json_inside_text_is_opened_and_stays_exact() -> None:
     """C27: an integer beyond 64 bits is never a float."""
-    assert parsed('{"order_id": 9999999999999999999999}') == {"order_id": 9999999999999999999999}
+    assert opened('{"order_id": 9999999999999999999999}') == {"order_id": 9999999999999999999999}
     assert of_json('{"order_id": 9999999999999999999999}') == ["9999999999999999999999"]
     assert of_result('{"order_id": 9999999999999999999999}') == "order_id: 9999999999999999999999"
 
@@ -70,7 +72,7 @@ def test_json_inside_text_is_opened_and_stays_exact() -> None:
 @pytest.mark.parametrize("text", ["[" * 5_000, "[" * 70 + "]" * 70, "{broken", '{"a": "\\u0000"}', "[1,]"])
 def test_text_that_only_looks_like_json_is_text(text: str) -> None:
     """C22, C26."""
-    assert parsed(text) is text
+    assert opened(text) is text
 
 
 def test_work_is_bounded() -> None:
@@ -112,18 +114,3 @@ def test_worth_grows_with_uses_up_to_a_limit() -> None:
     assert worth({NOVELTY: 1}) == 1
     assert worth({NOVELTY: 1, CAUSAL: 2}) == 5
     assert worth({CAUSAL: 5}) == worth({CAUSAL: 50}) == 10
-
-
-def test_a_summary_of_prose_keeps_the_lines_with_values() -> None:
-    text = "The first line.\n" + "nothing to see here\n" * 200 + "seat 14C-9921 is yours\n"
-    assert of_prose(text) == "The first line.\nseat 14C-9921 is yours"
-
-
-@pytest.mark.parametrize("cluster", ["👨‍👩‍👧‍👦", "🇩🇪", "é", "𠀀"])
-def test_summaries_end_between_graphemes(cluster: str) -> None:
-    """C30."""
-    for shift in range(len(cluster) + 1):
-        cut = of_prose("x" * (LIMIT - 3 - shift) + cluster * 20)
-        assert len(cut) <= LIMIT
-        assert cut.endswith("…")
-        assert cut[:-1].lstrip("x") == cluster * (len(cut[:-1].lstrip("x")) // len(cluster))
