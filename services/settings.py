@@ -72,10 +72,6 @@ def _file(text: str) -> str:
     return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
 
 
-def _file(text: str) -> str:
-    return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
-
-
 def _dotted(text: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError("like package.module:NAME")
@@ -127,8 +123,6 @@ class Settings:
     """The registry of projections to run, a mapping by name, as ``module:NAME``."""
     card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
     """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
-    card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
-    """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str, "--host")
     """Address that HTTP is served at."""
     http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535), "--http")
@@ -171,6 +165,8 @@ class Settings:
     """File of model routes, YAML or JSON: where each model is, what it takes, what an org may spend."""
     model_url: str = _setting("REFOLD_MODEL_URL", "", _http_url)
     """An OpenAI-compatible endpoint for every model without a route of its own; its key is in `REFOLD_MODEL_KEY`."""
+    summary_model: str = _setting("REFOLD_SUMMARY_MODEL", "", str)
+    """The model that summarises cards whose original is too long for a summary by rules; empty: none does."""
     watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
     """How long a run may be silent before it counts as lost."""
     embedding_model: str = _setting("REFOLD_EMBEDDING_MODEL", "use-multilingual", str)
