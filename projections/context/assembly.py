@@ -1,0 +1,128 @@
+"""A whole context: its parts in their order, each within its cap, all within the budget.
+
+The order never changes, and what changes seldom comes first, so that a model's cache can keep what it has read: a
+breakpoint is marked where everything before it is likely to be the same next time. Whatever came from tools or people
+stands in a fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from projections.bounds import digest
+from projections.context import sections
+from projections.context.cuts import cut
+from projections.context.fences import defused, fence
+from projections.context.filling import Filled, fill
+from projections.context.material import Material
+from projections.context.sources import Needs
+from projections.context.tokens import count
+
+DEFAULT_TOKENS = 120_000
+
+PARTS = ("prefix", "state", "policy", "evidence", "cards", "recalled", "turns", "originals", "query")
+"""The parts, in their order."""
+
+CAPS = {
+    "prefix": 16_000, "state": 4_000, "policy": 1_000, "evidence": 1_000, "cards": 16_000, "recalled": 2_000,
+    "turns": 3_000, "originals": 32_000, "query": 8_000,
+}  # fmt: skip
+"""Most tokens of a part, whatever the budget."""
+
+SHARES = {
+    "prefix": 0.5, "state": 0.15, "policy": 0.1, "evidence": 0.1, "recalled": 0.15, "turns": 0.25, "originals": 0.5,
+    "query": 0.5,
+}  # fmt: skip
+"""Most of the budget that a part takes; the cards get what the others leave."""
+
+CACHED = ("prefix", "evidence", "cards")
+"""Parts after which a cache breakpoint is marked."""
+
+_FIRST = ("query", "originals", "prefix", "state", "policy", "evidence", "turns", "recalled")
+_FENCED = frozenset(("evidence", "cards", "recalled", "turns", "originals"))
+
+
+class Part(NamedTuple):
+    """One part as it stands in the context; ``cache``: a cache breakpoint follows it."""
+
+    name: str
+    text: str
+    tokens: int
+    cache: bool
+
+
+class Assembled(NamedTuple):
+    """A context. ``told`` and ``left_out`` are cards: with all or some of their facts in it, and with none."""
+
+    text: str
+    parts: tuple[Part, ...]
+    tokens: int
+    told: tuple[str, ...]
+    left_out: tuple[str, ...]
+    digest: str
+
+
+def assemble(material: Material, *, max_tokens: int = DEFAULT_TOKENS, parts: Sequence[str] = PARTS) -> Assembled:
+    """The context of at most ``max_tokens`` tokens, by the estimate of ``tokens``."""
+    wanted = [name for name in PARTS if name in parts]
+    texts: dict[str, str] = {}
+    left = max_tokens
+    for name in _FIRST:
+        if name in wanted:
+            room = min(CAPS[name], int(max_tokens * SHARES[name]), left)
+            texts[name] = _within(name, room, material)
+            left -= count(texts[name]) + 1 if texts[name] else 0
+    cards = Filled("", {}, 0)
+    if "cards" in wanted:
+        room = min(CAPS["cards"], left) - count(_framed("cards", "")) - 1
+        cards = fill(material.sources, material.needs, room)
+        texts["cards"] = _framed("cards", cards.text) if cards.text else ""
+    return _finished(wanted, texts, cards, material)
+
+
+def _within(name: str, room: int, material: Material) -> str:
+    """A part of at most ``room`` tokens with its frame; empty when there is nothing to say, or no room."""
+    room -= count(_framed(name, ""))
+    text = _body(name, room, material) if room > 0 else ""
+    return _framed(name, text) if text else ""
+
+
+def _body(name: str, room: int, material: Material) -> str:
+    match name:
+        case "prefix":
+            return cut(material.prompt, room)
+        case "state":
+            return sections.state_text(material, room)
+        case "policy":
+            return sections.policy_text(material, room)
+        case "evidence":
+            return sections.evidence_text(material, room)
+        case "turns":
+            return sections.turns_text(material.turns, room)
+        case "recalled":
+            return fill(material.recalled, Needs(), room).text
+        case "originals":
+            return sections.originals_text(material, room)
+        case _:
+            return cut(material.query, room)
+
+
+def _framed(name: str, text: str) -> str:
+    if name in _FENCED:
+        return fence(name, text)
+    return text if name == "prefix" else f"## {name}\n{defused(text)}"
+
+
+def _finished(wanted: Sequence[str], texts: dict[str, str], cards: Filled, material: Material) -> Assembled:
+    shown = [Part(name, texts[name], count(texts[name]), name in CACHED) for name in wanted if texts.get(name)]
+    text = "\n".join(part.text for part in shown)
+    told = {place for place, facts in cards.chosen.items() if facts}
+    return Assembled(
+        text,
+        tuple(shown),
+        count(text),
+        tuple(source.card for place, source in enumerate(material.sources) if place in told),
+        tuple(source.card for place, source in enumerate(material.sources) if place not in told),
+        f"b2:{digest(text)}",
+    )

@@ -1,0 +1,36 @@
+"""What a context chooses from: cards with their facts, and what is known of which facts will be needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from projections.cards.facts import Fact
+
+
+class Source(NamedTuple):
+    """A card as a context sees it. ``place`` is the log position of its original, the way back to it."""
+
+    card: str
+    place: str
+    title: str
+    facts: tuple[Fact, ...]
+    trust: str = "data"
+    worth: int = 0
+    replaced_by: str = ""
+    relevance: float = 0.0
+
+
+class Needs(NamedTuple):
+    """What speaks for a fact, apart from itself; all of it known before the context is made.
+
+    ``used``: values (in normal form) that this task's calls and decisions used before. ``rates``: (tool, field) -> in
+    how many earlier results it stood, and how often a value of it became an argument. ``wanted``: parameters that
+    declared tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
+    words is likely to be asked for. ``mode``: what kind of work it is for, see ``ranking.MODES``.
+    """
+
+    used: frozenset[str] = frozenset()
+    rates: Mapping[tuple[str, str], tuple[int, int]] = {}
+    wanted: frozenset[str] = frozenset()
+    mode: str = ""

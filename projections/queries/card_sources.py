@@ -1,0 +1,115 @@
+"""Reads for contexts: the cards of a task as sources, what it used already, and what results led to what arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select
+
+from events.keys import task_key
+from projections.bounds import short
+from projections.cards import tables as t
+from projections.cards.facts import Fact
+from projections.cards.flows import SEPARATOR
+from projections.cards.needs import words
+from projections.context.sources import Needs, Source
+from projections.queries.rows import Document, many, one, position, until
+
+MAX_SOURCES = 400
+"""Cards of a task that a context chooses from: the latest."""
+
+MAX_USED = 20_000
+"""Values of a task that count as used, at most."""
+
+MAX_COUNTED = 4_000
+"""Rows of counts that are summed for an agent, at most: one for each tool of each task."""
+
+_STANDING = ("active", "superseded")
+
+
+class Flows(NamedTuple):
+    """Counts over tasks of an agent, by (tool, field): in how many results, and how often it became an argument."""
+
+    seen: Mapping[tuple[str, str], int]
+    became: Mapping[tuple[str, str], int]
+    parameters: frozenset[str]
+
+
+def read_sources(conn: Connection, org: str, task: str, now: datetime) -> list[Source]:
+    """The cards of a task that hold at a moment, those that wait for a use included; the latest last.
+
+    One that a later card replaced is told apart, an invalidated or expired one left out.
+    """
+    key, c = task_key(task), t.CARDS.c
+    order = (c.epoch.desc(), c.n.desc())
+    rows = many(conn, t.CARDS, org, key, c.status.in_(_STANDING), order=order, limit=MAX_SOURCES)
+    latent = many(conn, t.CARD_LATENT, org, key, limit=MAX_SOURCES)
+    rows += [row["row"] for row in latent if row["row"]["status"] in _STANDING]
+    places = {row["card"]: position(row) for row in rows}
+    standing = [row for row in rows if not _expired(row, now)]
+    standing.sort(key=lambda row: (row["epoch"], row["n"]))
+    return [source_of(row, places) for row in standing[-MAX_SOURCES:]]
+
+
+def source_of(row: Document, places: Mapping[str, str]) -> Source:
+    """A row of cards as a source. ``places``: card -> the position of its original, for those that replaced others."""
+    replaced = row["superseded_by"] if row["status"] == "superseded" else ""
+    return Source(
+        card=row["card"],
+        place=position(row),
+        title=row["tool"] or row["source"],
+        facts=tuple(Fact(*fact) for fact in row["facts"] or ()),
+        trust=row["trust"],
+        worth=row["value"],
+        replaced_by=places.get(replaced, replaced),
+    )
+
+
+def read_needs(conn: Connection, org: str, task: str, flows: Flows, *, mode: str = "", focus: str = "") -> Needs:
+    """What speaks for the facts of a task: ``focus`` are words of what is to be decided."""
+    key, c = task_key(task), t.CARD_VALUES.c
+    used = select(c.value).where(c.org == org, c.key == key, c.uses > 0).order_by(c.value).limit(MAX_USED)
+    asked = one(conn, t.CARD_NEEDS, org, key)
+    wanted = flows.parameters | set((asked or {}).get("parameters") or ()) | set(words(focus))
+    fields = {name: (count, flows.became.get(name, 0)) for name, count in flows.seen.items()}
+    chosen_mode = mode or (asked or {}).get("mode") or ""
+    return Needs(frozenset(conn.execute(used).scalars()), fields, frozenset(wanted), chosen_mode)
+
+
+def read_flows(conn: Connection, org: str, agent: str) -> Flows:
+    """What became of the fields of results, over the tasks of an agent."""
+    flows, fields = t.CARD_FLOWS.c, t.CARD_FIELDS.c
+    name = short(agent)
+    counted = select(flows.counts).where(flows.org == org, flows.agent == name).order_by(flows.key, flows.used_by)
+    stood = select(fields.tool, fields.seen).where(fields.org == org, fields.agent == name)
+    stood = stood.order_by(fields.key, fields.tool)
+    return sum_flows(
+        conn.execute(counted.limit(MAX_COUNTED)).scalars(),
+        ((row.tool, row.seen or {}) for row in conn.execute(stood.limit(MAX_COUNTED))),
+    )
+
+
+def sum_flows(counts: Iterable[Mapping[str, int]], stood: Iterable[tuple[str, Mapping[str, int]]]) -> Flows:
+    """The sum of rows of ``card_flows`` and ``card_fields``."""
+    seen: Counter[tuple[str, str]] = Counter()
+    became: Counter[tuple[str, str]] = Counter()
+    parameters: set[str] = set()
+    for tool, fields in stood:
+        for field, count in fields.items():
+            seen[tool, field] += count
+    for row in counts:
+        for name, count in row.items():
+            tool, field, parameter = name.split(SEPARATOR)
+            became[tool, field] += count
+            parameters.add("_".join(words(parameter)))
+    return Flows(seen, became, frozenset(parameters - {""}))
+
+
+def _expired(row: Document, now: datetime) -> bool:
+    if row["ttl_s"] is None:
+        return False
+    end = until(row["as_of"], row["ttl_s"])
+    return end is not None and end <= now
