@@ -63,7 +63,12 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 def reactors(backend: Backend) -> Run:
     """Runs the reactors."""
     settings = backend.settings
-    outside = Outside(backend.models, settings.settle_deadline_s, settings.settle_patience_s)
+    outside = Outside(
+        backend.models,
+        settle_deadline_s=settings.settle_deadline_s,
+        settle_patience_s=settings.settle_patience_s,
+        summary_model=settings.summary_model,
+    )
 
     async def run(stopping: asyncio.Event) -> None:
         loop = ReactorLoop(

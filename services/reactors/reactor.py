@@ -45,6 +45,8 @@ class Outside:
     models: Models = field(default_factory=Models)
     settle_deadline_s: float = 60.0
     settle_patience_s: float = 600.0
+    summary_model: str = ""
+    """The model that summarises cards; empty: none does."""
 
 
 @dataclass(frozen=True)
