@@ -26,14 +26,20 @@ MAX_LEAF = 120
 MAX_ALTERNATIVES = 12
 
 
-def summarize(facts: Sequence[Fact], template: Template = PLAIN, used: Collection[str] = ()) -> str:
-    """The summary of what these facts say. ``used``: the values in use so far, in normal form."""
+def summarize(
+    facts: Sequence[Fact], template: Template = PLAIN, used: Collection[str] = (), *, limit: int = LIMIT
+) -> str:
+    """The summary of what these facts say, in at most ``limit`` code points.
+
+    ``used``: the values in use so far, in normal form; what holds them may take up to ``LIMIT_IN_USE``.
+    """
+    most = max(limit, LIMIT_IN_USE)
     if any(fact.field for fact in facts):
-        return layout.render(facts, template, used, LIMIT, LIMIT_IN_USE)
+        return layout.render(facts, template, used, limit, most)
     texts = [fact.text for fact in facts]
     if not any(fact.record for fact in facts):  # an array of scalars, or one scalar
-        return layout.listed(texts, used, LIMIT, LIMIT_IN_USE)
-    return extract.telling(texts, LIMIT, used=used, most=LIMIT_IN_USE, first=template.prose)
+        return layout.listed(texts, used, limit, most)
+    return extract.telling(texts, limit, used=used, most=most, first=template.prose)
 
 
 def of_decision(payload: DecisionMade) -> str:

@@ -5,5 +5,6 @@ from __future__ import annotations
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.reactor import Reactor
 from services.reactors.settler import SETTLER
+from services.reactors.summarizer import SUMMARIZER
 
-REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT)
+REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT, SUMMARIZER)
