@@ -12,6 +12,7 @@ from services.api import (
     beliefs,
     cards,
     deadletters,
+    embeddings,
     events,
     exports,
     health,
@@ -67,7 +68,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.searcher = open_searcher(backend)
     app.state.max_body_bytes = max_body_bytes
     reads = (tasks, history, exports, runs, settlements, search, cards, beliefs, threads, tables)
-    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, health, metrics):
+    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

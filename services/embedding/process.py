@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from events.errors import RefoldError, Transient
 from services.embedding import wire
 from services.embedding.choice import Choice
 from services.embedding.model import Matrix
+
+T = TypeVar("T")
 
 START_S = 180.0
 """How long a model may take to load, on a busy machine."""
@@ -51,7 +53,7 @@ class ModelProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._loaded = Loaded("", 0)
         self._end_idle: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[Any]] = set()
 
     @property
     def pid(self) -> int | None:
@@ -60,33 +62,47 @@ class ModelProcess:
 
     async def load(self) -> Loaded:
         """The name and dimension of the model, once it is in memory."""
+        return await self._shielded(self._load())
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
+        """A row a text, as ``Embedder.embed`` gives them."""
+        return await self._shielded(self._embed({"texts": list(texts), "query": query}, len(texts)))
+
+    async def close(self) -> None:
+        """End the process, whatever it does. It may be asked again: then another begins."""
+        if self._end_idle is not None:
+            self._end_idle.cancel()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+        await self._end_in_turn()
+
+    async def _shielded(self, asking: Coroutine[Any, Any, T]) -> T:
+        """A question is asked to its end, though nobody waits any more: the next one must not get its answer."""
+        task = asyncio.create_task(asking)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    async def _load(self) -> Loaded:
         async with self._turn:
             await self._running()
             return self._loaded
 
-    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Matrix:
-        """A row a text, as ``Embedder.embed`` gives them."""
+    async def _embed(self, question: Mapping[str, Any], wanted: int) -> Matrix:
         async with self._turn:
             process = await self._running()
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    return await self._ask(process, {"texts": list(texts), "query": query}, len(texts))
-            except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.CancelledError) as error:
-                await self._end()  # what it would answer now belongs to this question
-                if isinstance(error, asyncio.CancelledError):
-                    raise
+                    return await self._ask(process, question, wanted)
+            except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+                await self._end()
                 raise Transient(f"the process of the embedding model failed ({type(error).__name__})") from error
             finally:
                 self._watch_idleness()
 
-    async def close(self) -> None:
-        """End the process. It may be asked again: then another begins."""
-        if self._end_idle is not None:
-            self._end_idle.cancel()
-        async with self._turn:
-            await self._end()
-
-    async def _ask(self, process: asyncio.subprocess.Process, question: dict[str, Any], wanted: int) -> Matrix:
+    async def _ask(self, process: asyncio.subprocess.Process, question: Mapping[str, Any], wanted: int) -> Matrix:
         assert process.stdin is not None
         process.stdin.write(wire.told(question))
         await process.stdin.drain()
@@ -110,7 +126,7 @@ class ModelProcess:
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             await self._end()
             raise Transient(f"the process of the embedding model {choice.model!r} did not start") from error
-        except (RefoldError, asyncio.CancelledError):
+        except RefoldError:
             await self._end()
             raise
         self._loaded = Loaded(told["name"], told["dimension"])
@@ -122,7 +138,13 @@ class ModelProcess:
         self._end_idle = asyncio.get_running_loop().call_later(self._idle_s, self._idle)
 
     def _idle(self) -> None:
-        self._ending = asyncio.create_task(self.close(), name="end an idle embedding process")
+        ending = asyncio.create_task(self._end_in_turn(), name="end an idle embedding process")
+        self._asking.add(ending)
+        ending.add_done_callback(self._asking.discard)
+
+    async def _end_in_turn(self) -> None:
+        async with self._turn:
+            await self._end()
 
     async def _end(self) -> None:
         process, self._process = self._process, None
