@@ -55,6 +55,10 @@ class Archive:
         """The events of a run by partition and position; ``after`` is the last one of the page before."""
         return await self._db.read(lambda conn: queries.read_run(conn, org, run, after, limit))
 
+    async def key_events(self, org: str, key: str, after: Position, limit: int = 1000) -> list[Archived]:
+        """The events of a partition key that follow ``after``, in order; whatever their verdict."""
+        return await self._db.read(lambda conn: queries.read_key(conn, org, key, after, limit))
+
     async def runs(self, org: str, *, limit: int = 50, task: str | None = None) -> list[RunSummary]:
         """The runs of an org (of one task) that started last, the newest first."""
         return await self._db.read(lambda conn: queries.read_runs(conn, org, limit, task))

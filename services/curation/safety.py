@@ -1,0 +1,156 @@
+"""Safety: credentials never enter; unseen characters are taken out; what reads like an order is marked as data."""
+
+from __future__ import annotations
+
+import regex
+
+from projections.cards.secrets import masked_text
+from services.curation.proposal import Candidate, Rejected
+from services.curation.statements import read
+
+_SPOKEN = regex.compile(
+    r"(?i)\b(?:pass(?:word|phrase|code)|pwd|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
+    r"auth(?:entication)? token|"
+    r"(?:access|bearer|session) token|private key|cvv|security code)\b(?:[^.;\n]{0,30}?)(?:\bis\b|\bwas\b|=|:|"
+    r"\bto\b)\s*"
+    r"[\"'`]?(?!(?:required|missing|expired|stored|kept|in|not|a|an|the|never|needed|long|short|wrong|invalid|"
+    r"reset|safe|changed)\b)"
+    r"(?P<value>[^\s\"'`,;]{3,})"
+    r"|(?:密码|口令|密钥|验证码|令牌)(?:是|为|改成|设为|[:：=])\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
+)
+_CARD = regex.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_IDENTITY = regex.compile(
+    r"(?<!\d)\d{3}-\d{2}-\d{4}(?!\d)|(?<!\d)\d{6}(?:19|20)\d{2}(?:0[1-9]|1[0-2])\d{5}[\dXx](?![\dA-Za-z])"
+)
+_LABELLED = regex.compile(r"(?i)(?:key|token|secret|passw|credential|密钥|令牌|密码)")
+_TOKEN = regex.compile(r"(?<![\w-])[A-Za-z0-9_\-+/=.]{16,}(?![\w-])")
+
+_TURNED = regex.compile(r"[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_UNSEEN = regex.compile(r"[\u200b\u2060-\u2064\u00ad\ufeff\u180e\u200e\u200f\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_JOINER = regex.compile(
+    r"(?<![\p{Extended_Pictographic}\ufe0f\p{Emoji_Modifier}\p{L}\p{M}])[\u200c\u200d]|"
+    r"[\u200c\u200d](?![\p{Extended_Pictographic}\p{L}\p{M}])|(?<=[A-Za-z])[\u200c\u200d]|"
+    r"[\u200c\u200d](?=[A-Za-z])"
+)
+
+_ORDERS = tuple(
+    regex.compile(pattern, regex.IGNORECASE)
+    for pattern in (
+        r"\b(?:ignore|disregard|forget|override|bypass|skip)\b[^.\n]{0,40}\b(?:instruction|prompt|rule|"
+        r"guideline|polic|restriction|safety|above|previous|prior|earlier|system|confirmation|approval|check)",
+        r"\b(?:you are now|you're now|act as|pretend (?:to be|you)|roleplay as|from now on,? you (?:are|will|"
+        r"must)|your new (?:role|task|instructions?))\b",
+        r"\b(?:send|post|upload|forward|transmit|exfiltrate|(?<!\b(?:my|your|the|his|her|their|new|work|old|"
+        r"an|by|via|user's) )email(?! (?:is|address|was|has|addresses)\b)|leak|copy|share|submit|deliver|"
+        r"export)\b[^.\n]{0,80}(?:https?://|\b(?:attacker|external|webhook|remote server|this (?:url|address|"
+        r"endpoint)|api keys?|keys|passwords?|credentials?|secrets?|tokens?|private data|chat history|"
+        r"conversation)\b|[\w.+-]+@[\w-]+\.\w)",
+        r"\b(?:do not|don't|never|without) (?:tell|inform|mention|reveal|ask|telling|informing|asking|notify|"
+        r"notifying|alert|warn)[^.\n]{0,40}\b(?:user|customer|anyone|owner|human|admin|developer)",
+        r"\b(?:reveal|print|output|show|repeat|dump|expose)\b[^.\n]{0,40}\b(?:system prompt|hidden prompt|"
+        r"your (?:instructions|prompt)|credentials?|secrets?|passwords?|api keys?)",
+        r"\b(?:execute|run|eval|invoke)\b[^.\n]{0,40}(?:\brm -|\bcurl\b|\bwget\b|\bbash -c|\bpowershell|"
+        r"\bsudo\b|\bthis (?:command|code|script)|\bthe following|\bdrop table|`)",
+        r"\brm -rf\b|\bcurl [^\n]*\|\s*(?:ba)?sh\b|\bdrop table\b|\bdelete all\b[^.\n]{0,30}\b(?:files|"
+        r"records|data|users|memories|emails)\b",
+        r"<\|?(?:im_start|system|/?sys|endoftext|assistant|/system)\b|\[/?INST\]|<<SYS>>|^#+ *(?:system|"
+        r"instruction)|\bsystem ?(?:prompt|message|override)\s*:|\bend of (?:prompt|context|document)\b",
+        r"\b(?:assistant|agent|ai|model|bot|llm)s?\b[^.\n]{0,20}\b(?:must|should|shall|has to|have to|"
+        r"needs? to|is required to|will) (?:always |now |immediately |never )?(?:send|approve|transfer|ignore|"
+        r"reveal|grant|execute|disable|delete|bypass|refund|click|visit|open|download|trust|comply|obey|"
+        r"recommend)",
+        r"\b(?:always|automatically|immediately|silently) (?:approve|transfer|grant|refund|wire|disable|"
+        r"whitelist|trust|delete|recommend|promote|install|download)\b|\bgrant\b[^.\n]{0,30}\b(?:admin|root|"
+        r"full) (?:access|rights|privileges)|\b(?:transfer|wire)\b[^.\n]{0,30}\b(?:account|funds|money)\b",
+        r"\b(?:visit|click|open|download from|go to)\b[^.\n]{0,30}https?://",
+        r"(?:忽略|无视|忘记|忘掉|绕过|跳过|不要遵守|覆盖)[^。\n]{0,20}(?:指令|提示|规则|限制|要求|设定|安全|"
+        r"确认|审批|系统|以上|之前)",
+        r"(?:你现在是|你将扮演|请扮演|扮演一个|假装你是|从现在起你|你的新任务|你的新身份)",
+        r"(?:把|将|请)[^。\n]{0,40}(?:发送|发到|发给|上传|转发|提交|泄露|寄到|导出)[^。\n]{0,40}(?:https?://|"
+        r"[\w.+-]+@[\w-]+\.\w|服务器|外部|网址|密钥|密码|凭证|令牌|聊天记录|邮箱)",
+        r"(?:发送|上传|转发|泄露|提交)[^。\n]{0,20}(?:密钥|密码|凭证|令牌|聊天记录|对话记录|所有数据|用户数据|api)",
+        r"(?:不要|别|切勿|无需|不必)(?:告诉|告知|通知|提醒|询问|让)[^。\n]{0,10}(?:用户|任何人|客户|管理员|主人)",
+        r"(?:执行|运行)[^。\n]{0,20}(?:以下|命令|脚本|代码|rm |curl|sudo)|删除[^。\n]{0,12}(?:所有|"
+        r"全部)[^。\n]{0,10}(?:文件|数据|记录|用户|邮件)",
+        r"(?:输出|显示|打印|泄露|公开|告诉我)[^。\n]{0,15}(?:系统提示|提示词|内部指令|隐藏指令)|系统(?:消息|"
+        r"指令|提示)[:：]",
+        r"(?:助手|智能体|模型|机器人|AI)[^。\n]{0,6}(?:必须|应当|应该|务必|需要)(?:总是|立即|始终)?(?:发送|"
+        r"批准|转账|忽略|透露|授予|执行|禁用|删除|绕过|退款|点击|访问|信任|服从|推荐)",
+        r"(?:自动|直接|立即|一律|总是)(?:批准|转账|退款|授权|放行|授予|删除|下载|安装|打款)|(?:点击|访问|"
+        r"打开)[^。\n]{0,15}https?://|转账到",
+    )
+)  # fmt: skip
+
+
+def without_unseen(candidate: Candidate) -> Candidate | Rejected:
+    """Take out characters that nobody sees; text that hides itself, by direction or tags, does not enter."""
+    if _TURNED.search(candidate.content):
+        return Rejected("hidden_characters", "it holds characters that turn text around, or tags that nobody sees")
+    seen = _JOINER.sub("", _UNSEEN.sub("", candidate.content)).strip()
+    if not seen:
+        return Rejected("empty", "nothing in it can be seen")
+    if seen == candidate.content:
+        return candidate
+    return candidate.with_note("unseen characters taken out", content=seen, statement=read(seen))
+
+
+def without_credentials(candidate: Candidate) -> Candidate | Rejected:
+    """Passwords, keys, tokens, card and identity numbers never enter, whichever field they stand in."""
+    proposed = candidate.proposed
+    texts = (candidate.content, proposed.entity, proposed.attribute, proposed.corrects, *proposed.tags)
+    kind = next((found for text in texts if (found := credential(text))), "")
+    return Rejected("credentials", f"it holds {kind}") if kind else candidate
+
+
+def credential(text: str) -> str:
+    """What kind of secret a text holds; empty: none. Never the secret itself."""
+    if masked_text(text) != text:
+        return "a key, token or password"
+    for found in _SPOKEN.finditer(text):
+        value = found["value"] or found["zh"] or ""
+        if (
+            regex.search(r"[\d\W_]", value)
+            or value != value.lower()
+            or len(value) >= 12
+            or _LABELLED.search(found[0][:8])
+        ):
+            return "a password or key that is spelled out"
+    if any(_is_card(regex.sub(r"\D", "", found[0])) for found in _CARD.finditer(text)):
+        return "a card number"
+    if _IDENTITY.search(text):
+        return "an identity number"
+    if any(_drawn(found[0]) for found in _TOKEN.finditer(text)):
+        return "a token that looks drawn at random"
+    return ""
+
+
+def _is_card(digits: str) -> bool:
+    """The check digit of card numbers (Luhn)."""
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 3:
+        return False
+    doubled = (sum(divmod(2 * int(d), 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
+    return sum(doubled) % 10 == 0
+
+
+def _drawn(token: str) -> bool:
+    """Whether a token of 20 characters or more mixes letters and digits as no word, path or name does."""
+    if len(token) < 20 or ("/" in token.strip("/") and token.count("/") > 1) or "://" in token:
+        return False
+    runs = regex.findall(r"[A-Z]+[a-z]*|[a-z]+|\d+", token)
+    digits = sum(char.isdigit() for char in token)
+    return 3 <= digits < len(token) - 3 and len(token) / max(1, len(runs)) < 3.2 and not _UUID.fullmatch(token)
+
+
+_UUID = regex.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def mark_orders(candidate: Candidate) -> Candidate:
+    """What reads like an order to whoever reads it is data, never more: contexts fence it (C39)."""
+    if not is_order(candidate.content):
+        return candidate
+    return candidate.with_note("reads like an instruction: untrusted", trust="data")
+
+
+def is_order(text: str) -> bool:
+    """Whether a text tells its reader to act against its people: to ignore rules, hide, send away, run or grant."""
+    return any(order.search(text) for order in _ORDERS)

@@ -1,0 +1,132 @@
+"""Duplicates and contradictions: what the scope says already, and what it says otherwise."""
+
+from __future__ import annotations
+
+import regex
+
+from projections.memory.normal import normal_form
+from services.curation.proposal import AUTOMATIC, WEIGHTS, Candidate, Known, Memory, Rejected
+from services.curation.statements import Statement, words_of
+
+LEAST_LIKENESS = 0.85
+"""Cosine of two texts of one kind from which on they say the same, if nothing in their words speaks against it."""
+
+LEAST_SHARED = 0.8
+"""Share of the words, of both together, from which on two texts say the same without a model."""
+
+_NOT = regex.compile(
+    r"\b(?:not|no|never|n't|without|cannot|stop|avoid|hate|dislike)\b|n't\b|不|没|别|无|讨厌|避免", regex.IGNORECASE
+)
+
+
+def not_copied(candidate: Candidate, known: Known) -> Candidate | Rejected:
+    """No exact copy, in the normal form; and nothing automatic brings back what was deleted."""
+    if holder := known.holder(candidate.content):
+        return Rejected("duplicate", "the same words", duplicate_of=holder)
+    if candidate.proposed.source in AUTOMATIC and known.was_deleted(candidate.content):
+        return Rejected("deleted", "a memory that said this was deleted")
+    return candidate
+
+
+def not_repeated(candidate: Candidate, known: Known) -> Candidate | Rejected:
+    """Nothing that is said already in other words: the same value of a slot, the same words, the same meaning."""
+    for memory in known.like(candidate):
+        if why := _same(candidate, memory):
+            return Rejected("duplicate", why, duplicate_of=memory.memory)
+    for memory, likeness in known.alike(candidate):
+        if likeness >= LEAST_LIKENESS and not _differ(candidate, memory):
+            return Rejected("duplicate", f"likeness {likeness:.2f}", duplicate_of=memory.memory)
+    return candidate
+
+
+def settle_contradictions(candidate: Candidate, known: Known) -> Candidate | Rejected:
+    """What says otherwise gives way to what is said later, unless its source weighs more."""
+    beaten = []
+    for memory in known.like(candidate):
+        why = contradicts(candidate, memory)
+        if not why:
+            continue
+        if WEIGHTS[candidate.proposed.source] < WEIGHTS.get(memory.source, 0):
+            return Rejected("contradicted", f"{memory.memory} says otherwise, and its source weighs more")
+        beaten.append((memory.memory, why))
+    if not beaten:
+        return candidate
+    notes = "; ".join(f"{why}: {name}" for name, why in beaten)
+    return candidate.with_note(notes, supersedes=tuple(name for name, _ in beaten))
+
+
+def _same(candidate: Candidate, memory: Memory) -> str:
+    """Why both say the same; empty: they do not, as far as words tell."""
+    one, other = candidate.statement, memory.statement
+    if candidate.slot is not None and candidate.slot == memory.slot and one.negative == other.negative:
+        if one.attribute and other.attribute:
+            return "the same value" if _equal(one.value, other.value) else ""
+        # the slot was named by its proposer: what is left of the words is the value
+        return "the same value" if one.words == other.words else ""
+    if candidate.slot is not None and memory.slot is not None:
+        return ""
+    shared = len(one.words & other.words)
+    if shared < 2 or shared < LEAST_SHARED * len(one.words | other.words) or _differ(candidate, memory):
+        return ""
+    return "the same words"
+
+
+def _equal(one: str, other: str) -> bool:
+    if normal_form(one) == normal_form(other):
+        return True
+    words, others = words_of(one), words_of(other)
+    return bool(words) and words == others
+
+
+def _differ(candidate: Candidate, memory: Memory) -> bool:
+    """Whether words speak against saying the same: other numbers, a denial, another value of one slot."""
+    one, other = candidate.statement, memory.statement
+    if _numbers(candidate.content) != _numbers(memory.content):
+        return True
+    if bool(_NOT.search(candidate.content)) != bool(_NOT.search(memory.content)):
+        return True
+    if candidate.slot is None or memory.slot is None:
+        return False
+    return candidate.slot != memory.slot or not _equal(one.value, other.value)
+
+
+def _numbers(text: str) -> set[str]:
+    return set(regex.findall(r"\d+(?:[.,:]\d+)*", text))
+
+
+def contradicts(candidate: Candidate, memory: Memory) -> str:
+    """Why a memory no longer holds once the candidate does; empty: both hold."""
+    proposed, one, other = candidate.proposed, candidate.statement, memory.statement
+    if proposed.corrects and proposed.corrects == memory.memory:
+        return "corrected"
+    if proposed.corrects and _names(memory.content, proposed.corrects):
+        same_slot = candidate.slot is None or memory.slot is None or candidate.slot == memory.slot
+        return "corrected" if same_slot else ""
+    if candidate.slot is not None and candidate.slot == memory.slot:
+        return _otherwise(candidate, memory)
+    if {one.attribute, other.attribute} <= {"likes", "dislikes", "uses", "owns", "speaks", "habit"}:
+        taken_back = one.negative != other.negative and _about_the_same(one, other)
+        return "taken back" if taken_back else ""
+    return ""
+
+
+def _otherwise(candidate: Candidate, memory: Memory) -> str:
+    """Of two values of one slot: why the older does not hold."""
+    one, other = candidate.statement, memory.statement
+    if one.negative != other.negative:
+        return "taken back" if _equal(one.value, other.value) or _about_the_same(one, other) else ""
+    if one.attribute and other.attribute:
+        return "another value" if one.single and not one.negative and not _equal(one.value, other.value) else ""
+    return "another value"
+
+
+def _about_the_same(one: Statement, other: Statement) -> bool:
+    mine, others = words_of(one.value), words_of(other.value)
+    return bool(mine and others) and (mine <= others or others <= mine)
+
+
+def _names(content: str, value: str) -> bool:
+    found = normal_form(value)
+    return (bool(found) and f" {found} " in f" {normal_form(content)} ") or (
+        bool(regex.search(r"\p{Han}", found)) and found in normal_form(content)
+    )
