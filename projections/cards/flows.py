@@ -35,7 +35,7 @@ def seen(draft: Draft, agent: str, tool: str, fields: Sequence[str]) -> None:
 
 def flowed(draft: Draft, agent: str, used_by: str, flows: Iterable[Flow]) -> None:
     """Values went into a call of a tool, each flow counted once."""
-    names = [SEPARATOR.join(map(short, flow)) for flow in sorted(set(flows))]
+    names = [SEPARATOR.join(short(_one_line(name)) for name in flow) for flow in sorted(set(flows))]
     if names:
         row = draft.edit("card_flows", short(agent), short(used_by))
         row["counts"] = _counted(row["counts"], names, MAX_FLOWS)

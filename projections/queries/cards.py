@@ -2,55 +2,140 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select
 
 from events.keys import task_key
 from projections.cards import tables as t
+from projections.cards.flows import places
+from projections.cards.rules import AHEAD, CAUSAL, CHANGE, CONSTRAINT, NOVELTY
 from projections.cards.values import normal
-from projections.queries.rows import Document, many, one, pick, position
+from projections.queries.rows import Document, many, one, pick, position, until
 
 _SHOWN = (
-    "card", "source", "tool", "call_id", "summary", "model_summary", "excludes", "entity", "value", "reasons", "uses",
-    "status", "superseded_by", "as_of", "last_seen", "seen", "run", "task", "session", "event_id",
+    "card", "source", "trust", "tool", "call_id", "summary", "model_summary", "excludes", "entity", "attribute",
+    "value", "reasons", "uses", "status", "superseded_by", "outdated", "invalidated_by", "as_of", "ttl_s", "refresh",
+    "last_seen", "seen", "agent", "user", "run", "task", "session", "event_id",
 )  # fmt: skip
+
+EXPIRED = "expired"
+_AHEAD_TOLD = 3
 
 
 def cards_of_task(
-    conn: Connection, org: str, task: str, *, status: str = "active", limit: int = 50, offset: int = 0
+    conn: Connection,
+    org: str,
+    task: str,
+    *,
+    status: str = "active",
+    limit: int = 50,
+    offset: int = 0,
+    now: datetime | None = None,
 ) -> list[Document]:
-    """Cards of a task, the most valuable first, then the latest; ``status=""`` for all of them."""
-    c = t.CARDS.c
-    where = [c.status == status] if status else []
+    """Cards of a task, the most valuable first, then the latest; ``status=""`` for all of them.
+
+    With ``now``, active cards whose time is over are ``expired``.
+    """
+    c, key = t.CARDS.c, task_key(task)
+    over = _expired_of(conn, org, key, now) if now is not None and status in ("active", EXPIRED) else []
+    where: list[ColumnElement[bool]] = []
+    if status == EXPIRED:
+        where = [c.card.in_(over)]
+    elif status:
+        where = [c.status == status, c.card.not_in(over)]
     order = (c.value.desc(), c.epoch.desc(), c.n.desc())
-    rows = many(conn, t.CARDS, org, task_key(task), *where, order=order, limit=limit, offset=offset)
-    return [_card(row) for row in rows]
+    rows = many(conn, t.CARDS, org, key, *where, order=order, limit=limit, offset=offset)
+    return [_card(row, now) for row in rows]
 
 
-def card_document(conn: Connection, org: str, card: str) -> Document | None:
-    """One card with everything that used it; None when there is none of this id."""
-    key = conn.execute(select(t.CARDS.c.key).where(t.CARDS.c.org == org, t.CARDS.c.card == card)).scalar()
+def _expired_of(conn: Connection, org: str, key: str, now: datetime) -> list[str]:
+    c = t.CARDS.c
+    query = select(c.card, c.as_of, c.ttl_s).where(
+        c.org == org, c.key == key, c.status == "active", c.ttl_s.is_not(None)
+    )
+    return [card for card, as_of, ttl_s in conn.execute(query) if _over(as_of, ttl_s, now)]
+
+
+def _over(as_of: str, ttl_s: float | None, now: datetime) -> bool:
+    end = None if ttl_s is None else until(as_of, ttl_s)
+    return end is not None and end <= now
+
+
+def card_document(conn: Connection, org: str, card: str, now: datetime | None = None) -> Document | None:
+    """One card: its facts and values, what used it, what it took the place of; None when there is none of this id."""
+    key = key_of(conn, org, card)
     row = one(conn, t.CARDS, org, key, t.CARDS.c.card == card) if key else None
     if row is None or key is None:
         return None
     c = t.CARD_USES.c
     uses = many(conn, t.CARD_USES, org, key, c.card == card, order=(c.epoch, c.n))
+    replaced = select(t.CARDS.c.card).where(t.CARDS.c.org == org, t.CARDS.c.key == key, t.CARDS.c.superseded_by == card)
     return {
-        **_card(row),
+        **_card(row, now),
         "values": row["values"] or [],
+        "facts": row["facts"] or [],
         "used_by": [
-            pick(use, "kind", "used_by", "name", "values", "event_id", "time") | {"position": position(use)}
+            pick(use, "kind", "used_by", "name", "values", "event_id", "time")
+            | {"links": _links(use), "position": position(use)}
             for use in uses
         ],
+        "supersedes": sorted(conn.execute(replaced).scalars()),
     }
 
 
+def key_of(conn: Connection, org: str, card: str) -> str | None:
+    """The partition key that owns a card; None when there is none of this id."""
+    return conn.execute(select(t.CARDS.c.key).where(t.CARDS.c.org == org, t.CARDS.c.card == card)).scalar()
+
+
+def _links(use: Document) -> list[dict[str, str]]:
+    return [{"value": value, "field": field, "parameter": parameter} for value, field, parameter in use["links"] or ()]
+
+
 def where_value(conn: Connection, org: str, task: str, value: str) -> Document | None:
-    """Which cards of a task brought and last confirmed a value, and how often it was used; None when it is in none."""
+    """Which cards of a task brought and last confirmed a value, and how often it was used; None when it is in none.
+
+    ``stood_in``: the fields of tools' results that it stood in.
+    """
     row = one(conn, t.CARD_VALUES, org, task_key(task), t.CARD_VALUES.c.value == normal(value))
-    return None if row is None else row
+    if row is None:
+        return None
+    stood = [{"tool": tool, "field": field} for tool, field in places(row.pop("origins"))]
+    return {**row, "stood_in": stood}
 
 
-def _card(row: Document) -> Document:
-    """A card with the way back to its original: event, partition and position."""
+def why(row: Mapping[str, Any]) -> list[str]:
+    """Why a card exists, a sentence for each rule that spoke for it, the weightiest first."""
+    reasons: Mapping[str, int] = row["reasons"] or {}
+    told = {
+        CAUSAL: lambda times: f"used by {times} later call{_s(times)} or decision{_s(times)}",
+        CONSTRAINT: lambda _: f"rules something out: {row['excludes']}" if row["excludes"] else "rules something out",
+        AHEAD: lambda _: f"may be asked for: {'; '.join(_asked(*one) for one in (row['ahead'] or ())[:_AHEAD_TOLD])}",
+        CHANGE: lambda _: "a conclusion" if row["source"] == "decision" else "came of a call that changes something",
+        NOVELTY: lambda _: "told something new",
+    }
+    return [tell(reasons[rule]) for rule, tell in told.items() if rule in reasons]
+
+
+def _s(count: int) -> str:
+    return "s" if count > 1 else ""
+
+
+def _asked(field: str, by: str, parameter: str) -> str:
+    return f"{field} by {by} (as {parameter})" if parameter else f"{field} by step {by}"
+
+
+def _card(row: Document, now: datetime | None = None) -> Document:
+    """A card with why it exists, and the way back to its original: event, partition and position."""
     original = {"event_id": row["event_id"], "partition": row["partition"], "position": position(row)}
-    return {**pick(row, *_SHOWN), "value": row["value"], "original": {**original, "chars": row["chars"]}}
+    over = now is not None and row["status"] == "active" and _over(row["as_of"], row["ttl_s"], now)
+    return {
+        **pick(row, *_SHOWN),
+        "value": row["value"],
+        "why": why(row),
+        **({"status": EXPIRED} if over else {}),
+        "original": {**original, "chars": row["chars"]},
+    }

@@ -12,7 +12,20 @@ from typing import Annotated
 
 import typer
 
-from services.cli import deadletters, history, machine, operate, publish, read, rebuild, restore, search, status, task
+from services.cli import (
+    cards,
+    deadletters,
+    history,
+    machine,
+    operate,
+    publish,
+    read,
+    rebuild,
+    restore,
+    search,
+    status,
+    task,
+)
 from services.cli.errors import INTERRUPTED, CliError
 
 app = typer.Typer(
@@ -23,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (machine, publish, read, search, task, status, operate, rebuild, restore, deadletters, history):
+for group in (machine, publish, read, cards, search, task, status, operate, rebuild, restore, deadletters, history):
     group.register(app)
 
 

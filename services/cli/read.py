@@ -1,4 +1,4 @@
-"""``refold runs``, ``events``, ``cards``, ``settlements``, ``beliefs``, ``rows``: reading."""
+"""``refold runs``, ``events``, ``settlements``, ``beliefs``, ``rows``: reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("runs")(runs)
     app.command("events")(events)
-    app.command("cards")(cards)
     app.command("settlements")(settlements)
     app.command("beliefs")(beliefs)
     app.command("rows")(rows)
@@ -98,26 +97,6 @@ def read_note(read: dict[str, Any]) -> str:
     }
     notes = [text for name, text in said.items() if read[name]]
     return "; ".join(notes if read["reached"] else [*notes, "older than asked for"])
-
-
-def cards(
-    task: Annotated[str, typer.Option("--task", metavar="ID", help="The task.")],
-    every: Annotated[bool, typer.Option("--all", help="Superseded and invalidated ones too.")] = False,
-    limit: Limit = None,
-    data: Data = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the memory cards of a task, the most valuable first."""
-    with connected(data, url) as client:
-        found = list(client.items("/v1/cards", limit, task=task, status="" if every else "active"))
-        if not found:
-            client.get(f"/v1/tasks/{segment(task)}")  # no cards is an answer, no such task is none
-    if as_json:
-        print_lines(found)
-        return
-    rows = [(one["value"], one["uses"], one["source"], ", ".join(one["reasons"]), one["summary"]) for one in found]
-    print_table(("value#", "used#", "from~", "why~", "summary~"), rows, empty=f"task {task} has no cards")
 
 
 def settlements(
