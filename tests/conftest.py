@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from events.registry import EVENT_TYPES
 from tests.contracts.engine_lab import Lab
 from tests.redis_cluster import AnyServer, RedisCluster, redis_cluster
 from tests.servers import PostgresServer, own_postgres, redis_server
+
+# torch takes seconds of every process that embeds: tests that are about it ask for it
+os.environ.setdefault("REFOLD_EMBEDDING_FORM", "light")
 
 
 @pytest.fixture(scope="session")

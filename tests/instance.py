@@ -33,7 +33,8 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("REFOLD_") and name not in unwanted
     }
-    return {**kept, **more}
+    # torch takes seconds of every start; tests that are about it ask for it
+    return {**kept, "REFOLD_EMBEDDING_FORM": "light", **more}
 
 
 def refold(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[bytes]:

@@ -21,6 +21,7 @@ REAL = (("chat", DATASETS / "tau-bench-airline"), ("relay", DATASETS / "relay"),
 OURS = tuple((format, SAMPLES / format) for format in ("chat", "relay", "swe-agent"))
 
 ENVIRON = {name: text for name, text in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"}
+ENVIRON["REFOLD_EMBEDDING_FORM"] = "light"
 
 
 def refold(data: Path, *arguments: str) -> Any:

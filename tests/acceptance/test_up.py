@@ -71,6 +71,7 @@ class Machine:
 
     def command(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("REFOLD_") and k != "REDIS_URL"}
+        inherited["REFOLD_EMBEDDING_FORM"] = "light"
         return subprocess.Popen(
             [*REFOLD, *arguments],
             env={**inherited, "REFOLD_DATA": str(self.data), "REFOLD_HTTP_PORT": "0", **environ},

@@ -169,7 +169,8 @@ async def running_cluster(
     given = {"REDIS_URL": redis.url, "REFOLD_DATA": str(folder), "REFOLD_LEASE_S": str(LEASE_S)}
     if database_url:
         given["REFOLD_DATABASE_URL"] = database_url
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("REFOLD_")} | given
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("REFOLD_")}
+    environ |= {"REFOLD_EMBEDDING_FORM": "light", **given}
     backend = await Backend.open(Settings.read(environ))
     cluster = Cluster(redis, {}, backend)
     try:
