@@ -21,6 +21,7 @@ from projections.registry import PROJECTIONS
 from projections.status import partition_status, projection_status
 from services.api.metrics import OTHERS, families
 from services.overview import PATIENCE_S, Overview, Stored
+from services.reactors.registry import REACTORS
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 from tests.servers import own_postgres, redis_server
 
@@ -101,7 +102,7 @@ def test_partitions_tell_who_folds_them(instance: Instance) -> None:
     assert len({each["worker"] for each in first["partitions"]}) == 1
     assert "partitions" not in instance.http.get("/v1/projections").json()["items"][0]
     reactors = instance.http.get("/v1/reactors").json()["items"]
-    assert {one["name"] for one in reactors} == {"settler", "hindsight"} and reactors[0]["unowned"] == 0
+    assert {one["name"] for one in reactors} == {one.name for one in REACTORS} and reactors[0]["unowned"] == 0
     assert instance.refold("status", "--partitions").stdout.decode().count(first["partitions"][0]["worker"]) >= 8
 
 
