@@ -17,7 +17,8 @@ from services.http import HttpServer, serve
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.registry import REACTORS
-from services.supervisor import Run
+from services.reactors.watchdog import Watchdog
+from services.supervisor import Run, Supervisor
 
 
 def archiver(backend: Backend) -> Run:
@@ -61,7 +62,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 
 
 def reactors(backend: Backend) -> Run:
-    """Runs the reactors."""
+    """Runs the reactors, and the watchdog beside them."""
     settings = backend.settings
     outside = Outside(
         backend.models,
@@ -75,7 +76,16 @@ def reactors(backend: Backend) -> Run:
             backend.db, DoorOutlet(backend.publisher, backend.db), REACTORS, backend.partitions,
             f"{backend.identity}/reactors", settings.lease_s, settings.reactor_concurrency, outside,
         )  # fmt: skip
-        await run_reactors(loop, backend.redis, settings.redis_url, stopping)
+        watchdog = Watchdog(
+            backend.db, backend.redis, DoorOutlet(backend.publisher, backend.db), f"{backend.identity}/watchdog",
+            settings.watchdog_s, settings.lease_s,
+        )  # fmt: skip
+        beside = Supervisor()
+        beside.start("watchdog", watchdog.run)
+        try:
+            await run_reactors(loop, backend.redis, settings.redis_url, stopping)
+        finally:
+            await beside.stop()
 
     return run
 

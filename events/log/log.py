@@ -32,6 +32,9 @@ OUTSIDERS = frozenset(
 )  # fmt: skip
 """Types that others than the run's own worker write about it: accepted after a newer attempt has begun, too."""
 
+WATCHDOG = "refold/watchdog"
+"""The source of ends that nobody but the watchdog saw: of runs that a newer attempt has replaced, too."""
+
 WINDOW = 100_000
 """Entries (ids, attempts, sequence numbers) after which the two hashes of a partition change places."""
 LIMIT = 4 * WINDOW
@@ -266,7 +269,7 @@ def attempt_told(event: Event) -> int:
         return _STRICT
     if kind == "run.started":
         return msgspec.json.decode(event.data, type=AttemptOfRun).attempt
-    if kind in OUTSIDERS:
+    if kind in OUTSIDERS or (kind == "run.terminated" and event.source == WATCHDOG):
         return -1
     if kind in ("tool.returned", "tool.failed") and '"late":true' in event.data:
         return -1 if msgspec.json.decode(event.data, type=LateResult).late else 0

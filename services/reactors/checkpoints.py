@@ -27,13 +27,18 @@ class Claim(NamedTuple):
 
 def introduce(conn: Connection, reactors: Iterable[Reactor]) -> None:
     """Give new reactors their checkpoints: at the log's tail, or at its start for one that asks for it."""
+    introduce_names(conn, [(reactor.name, reactor.from_start) for reactor in reactors])
+
+
+def introduce_names(conn: Connection, followers: Iterable[tuple[str, bool]]) -> None:
+    """The same for whatever follows the log by such checkpoints: its name, and whether it begins at the log's start."""
     marks = read_watermarks(conn)
     known = {(reactor, partition) for reactor, partition in conn.execute(select(_table.c.reactor, _table.c.partition))}
-    for reactor in reactors:
+    for name, from_start in followers:
         for partition, mark in marks.items():
-            if (reactor.name, partition) not in known:
-                epoch, n = START if reactor.from_start else mark
-                row = {"reactor": reactor.name, "partition": partition, "epoch": epoch, "n": n, "owner_epoch": 0}
+            if (name, partition) not in known:
+                epoch, n = START if from_start else mark
+                row = {"reactor": name, "partition": partition, "epoch": epoch, "n": n, "owner_epoch": 0}
                 conn.execute(insert(_table), row)
 
 

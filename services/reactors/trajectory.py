@@ -26,7 +26,7 @@ from events.types.world import (
 INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "panic_stop"))
 """Termination reasons that leave a run unfinished (DESIGN 3)."""
 
-_FROM_OUTSIDE = frozenset((
+FROM_OUTSIDE = frozenset((
     "feedback.given", "approval.resolved", "card.summarized", "context.assembled", "settlement.attempted",
     "settlement.requested", "settlement.recorded", "settlement.degraded",
 ))  # fmt: skip
@@ -108,7 +108,7 @@ def trajectory(events: Iterable[Recorded]) -> Trajectory:
     """Gather the effective events of one run, given in log order."""
     run = Trajectory()
     for recorded in events:
-        if run.ending is not None and run.ending.payload.reason == "lost" and recorded.event.type not in _FROM_OUTSIDE:
+        if run.ending is not None and run.ending.payload.reason == "lost" and recorded.event.type not in FROM_OUTSIDE:
             run.ending = None
         _add(run, recorded)
     return run
