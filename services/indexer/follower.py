@@ -39,6 +39,10 @@ class Asked(Protocol):
         """A row a text."""
         ...
 
+    async def close(self) -> None:
+        """Let it go."""
+        ...
+
 
 class Follower:
     """Follows the cards with one model, known by ``name``. ``embedded`` counts the texts that the model was asked.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -23,8 +23,8 @@ from projections.retrieval import models
 from projections.retrieval.models import Model
 from services.embedding.choice import Choice
 from services.embedding.process import ModelProcess
-from services.indexer.follower import CARDS, Follower
-from services.indexer.sweep import Sweeper, hands
+from services.indexer.follower import CARDS, Asked, Follower
+from services.indexer.sweep import SWEEP_S, Sweeper, hands
 
 LEASE = "indexer"
 POLL_S = 0.3
@@ -39,15 +39,23 @@ RETRY_S = 60.0
 _log = logging.getLogger("refold.indexer")
 
 
+def in_background(choice: Choice) -> Asked:
+    """A model in a process of its own that gives way to others."""
+    return ModelProcess(choice, nice=NICE)
+
+
 class Indexer:
     """Runs until it is told to stop. Any number may run: one is at work at a time, others stand by.
 
     ``owner`` names this life of the process in the lease. ``batch`` texts are embedded and written together.
+    ``new_model`` begins to ask a model; ``sweep_s`` is how long after a change of hands a sweep follows.
     """
 
     def __init__(
-        self, choice: Choice, read_models: ReadModels, db: Database, owner: str, *, lease_s: float, batch: int = BATCH
-    ) -> None:
+        self, choice: Choice, read_models: ReadModels, db: Database, owner: str, *, lease_s: float,
+        batch: int = BATCH, new_model: Callable[[Choice], Asked] = in_background,
+        sweep_s: float = SWEEP_S,
+    ) -> None:  # fmt: skip
         self._choice = choice
         self._read_models = read_models
         self._db = db
@@ -55,15 +63,11 @@ class Indexer:
         self._lease_s = lease_s
         self._batch = batch
         self._followers: dict[str, Follower] = {}
-        self._processes: list[ModelProcess] = []
-        self._sweeper = Sweeper(read_models, db)
+        self._new_model = new_model
+        self._models: list[Asked] = []
+        self._sweeper = Sweeper(read_models, db, sweep_s)
         self._leads = False
         self._not_before_s = 0.0
-
-    @property
-    def embedded(self) -> int:
-        """Texts that models were asked about so far."""
-        return sum(follower.embedded for follower in self._followers.values())
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Index until ``stopping``. Raises what it cannot go on with, for the supervisor to show and to begin anew."""
@@ -71,22 +75,37 @@ class Indexer:
             await stopping.wait()
             return
         await _pause(stopping, self._not_before_s - time.monotonic())
-        renewing = asyncio.create_task(self._renew(), name="renew the indexer's lease")
+        tasks = {asyncio.create_task(stopping.wait()), asyncio.create_task(self._renew())}
+        looking = asyncio.create_task(self._look(), name="index")
         try:
-            name = await asyncio.to_thread(lambda: self._choice.name)
-            while not stopping.is_set():
-                if not await self._step(name):
-                    await _pause(stopping, POLL_S)
+            await asyncio.wait({looking, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            if looking.done():
+                await looking
         except SetupError:
             self._not_before_s = time.monotonic() + RETRY_S
             raise
         finally:
-            renewing.cancel()
-            await self._resign()
-            for process in self._processes:
-                await process.close()
-            self._followers.clear()
-            self._processes.clear()
+            # what is half done is done again by whoever comes next
+            for task in (looking, *tasks):
+                task.cancel()
+            await asyncio.gather(looking, *tasks, return_exceptions=True)
+            await self._end()
+
+    async def _look(self) -> None:
+        name = await asyncio.to_thread(lambda: self._choice.name)
+        while True:
+            if not await self._step(name):
+                await asyncio.sleep(POLL_S)
+
+    async def _end(self) -> None:
+        for model in self._models:
+            await model.close()
+        self._models.clear()
+        self._followers.clear()
+        if self._leads:
+            self._leads = False
+            with suppress(Transient):  # then it runs out by itself
+                await self._db.write(partial(ownership.release, name=LEASE, partition=0, owner=self._owner))
 
     async def _step(self, name: str) -> bool:
         """Take a look, and do a piece of what is found to do. False when there is nothing."""
@@ -135,9 +154,9 @@ class Indexer:
 
     def _follower(self, name: str, choice: Choice) -> Follower:
         if name not in self._followers:
-            process = ModelProcess(choice, nice=NICE)
-            self._processes.append(process)
-            self._followers[name] = Follower(name, choice.source, process, self._read_models, self._db, self._batch)
+            model = self._new_model(choice)
+            self._models.append(model)
+            self._followers[name] = Follower(name, choice.source, model, self._read_models, self._db, self._batch)
         return self._followers[name]
 
     async def _lead(self) -> bool:
@@ -152,12 +171,6 @@ class Indexer:
 
     def _acquire(self, conn: Connection) -> bool:
         return ownership.acquire(conn, LEASE, 0, self._owner, self._lease_s)
-
-    async def _resign(self) -> None:
-        if self._leads:
-            self._leads = False
-            with suppress(Transient):  # then it runs out by itself
-                await self._db.write(partial(ownership.release, name=LEASE, partition=0, owner=self._owner))
 
     async def _renew(self) -> None:
         while True:

@@ -20,7 +20,7 @@ from projections.retrieval import vectors
 from services.indexer import passages
 from services.indexer.follower import CARDS, PAGE, Follower
 
-AFTER_S = 60.0
+SWEEP_S = 60.0
 """How long after a start, or a change of hands in the read model, a sweep follows: several come together."""
 
 _log = logging.getLogger("refold.indexer")
@@ -29,7 +29,7 @@ _log = logging.getLogger("refold.indexer")
 class Sweeper:
     """Sweeps after a start, after each change of generation, and after others than its owners wrote a read model."""
 
-    def __init__(self, read_models: ReadModels, db: Database, after_s: float = AFTER_S) -> None:
+    def __init__(self, read_models: ReadModels, db: Database, after_s: float = SWEEP_S) -> None:
         self._read_models = read_models
         self._db = db
         self._after_s = after_s
