@@ -36,6 +36,7 @@ from projections.cards import conflicts, flows, needs
 from projections.cards.making import NAME_LIMIT, observe
 from projections.cards.rules import CAUSAL, CHANGE, CONSTRAINT, excludes
 from projections.cards.scene import Card, Scene, speak
+from projections.cards.secrets import masked_text
 from projections.cards.summary import LIMIT, of_decision, summarize
 from projections.cards.tables import TABLES
 from projections.cards.templates import SHIPPED, Templates
@@ -66,12 +67,12 @@ def apply(recorded: Recorded, rows: Rows, templates: Templates = SHIPPED) -> Ite
             _answered(scene, payload)
         case MessageAdded():
             observe(scene, "user", {}, chars=len(recorded.event.data))
-        case DecisionMade() as payload:
-            _decided(scene, payload)
-        case CardSummarized(card=card) as payload if scene.draft.peek("cards", short(card)) is not None:
-            scene.card(short(card)).update(model_summary=clip(payload.summary, LIMIT), model=payload.model)
-        case CardInvalidated(card=card) | CardRestored(card=card) if scene.draft.peek("cards", short(card)) is not None:
-            _judged(scene, scene.card(short(card)))
+        case DecisionMade():
+            _decided(scene)
+        case CardSummarized() as payload:
+            _summarized(scene, payload)
+        case CardInvalidated() | CardRestored() as payload:
+            _judged(scene, payload)
         case _:
             _needed(scene)
     return scene.draft.changes()
@@ -158,16 +159,26 @@ def _answered(scene: Scene, payload: ToolReturned | ToolFailed) -> None:
     )  # fmt: skip
 
 
-def _decided(scene: Scene, payload: DecisionMade) -> None:
-    _use(scene, "decision", scene.event.id, payload.question, made=card_id(scene.recorded))
-    summary = of_decision(scene.traced.content)
+def _decided(scene: Scene) -> None:
+    made: DecisionMade = scene.traced.content  # without its secrets
+    _use(scene, "decision", scene.event.id, made.question, made=card_id(scene.recorded))
+    summary = of_decision(made)
     subject = question_subject(scene.traced)
     observe(scene, "decision", {CHANGE: 1}, chars=len(scene.event.data), summary=summary, subjects=((subject, True),))
 
 
-def _judged(scene: Scene, card: Card) -> None:
+def _summarized(scene: Scene, payload: CardSummarized) -> None:
+    card = scene.woken(short(payload.card))
+    if card is not None:
+        card.update(model_summary=clip(masked_text(payload.summary), LIMIT), model=payload.model)
+
+
+def _judged(scene: Scene, payload: CardInvalidated | CardRestored) -> None:
     """Somebody says that the card does not hold, or that it does again."""
-    if isinstance(scene.recorded.payload, CardInvalidated):
+    card = scene.woken(short(payload.card))
+    if card is None:
+        return
+    if isinstance(payload, CardInvalidated):
         conflicts.invalidate(card, scene.event.id)
     else:
         conflicts.restore(card, scene.event.time)
@@ -205,7 +216,7 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
     """The rows that ``apply`` will ask for, but for the cards that values lead to."""
     match recorded.payload:
         case CardSummarized(card=card) | CardInvalidated(card=card) | CardRestored(card=card):
-            return [RowRef("cards", (short(card),))]
+            return [RowRef("cards", (short(card),)), RowRef("card_latent", (short(card),))]
         case ToolCalled() | ToolReturned() | ToolFailed() | DecisionMade() | MessageAdded(role="user"):
             return _named(recorded)
         case MessageAdded():

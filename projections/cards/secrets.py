@@ -23,7 +23,7 @@ _LABEL = (
 )
 _NAMED = re.compile(rf"(?:.*[._-])?(?:{_LABEL}|token)", re.IGNORECASE)
 _ASSIGNED = re.compile(
-    rf"(?i:(?<![A-Za-z])(?:{_LABEL}|\btoken)[\"'\\]*\s*(?:[:=：]|=>)\s*[\"'\\]*(?:(?:bearer|basic|token)\s+)?)"
+    rf"(?i:(?<![A-Za-z])(?:{_LABEL}|\btoken)[\"'\\]*\s*(?:[:=：]|=>)\s*[\"'\\]*(?:(?:bearer|basic|token)\s+)?+)"
     r"(?P<value>(?!\[masked\])[^\s\"'\\,;}\]<>]{4,})"
 )
 _BEARER = re.compile(r"(?i:\b(?:bearer|basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{16,})")

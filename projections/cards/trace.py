@@ -115,20 +115,21 @@ def _of_content(content: Any) -> Traced:
     return Traced(content, facts, of_facts(facts, prose=prose), _entity(content), top, fields, digest(text))
 
 
-def _of_decision(made: DecisionMade) -> Traced:
-    parts = [masked_text(part) for part in (made.chosen, made.question, made.rationale)]
-    chosen, question, rationale = parts
-    facts = tuple(facts_of(chosen))
+def _of_decision(told: DecisionMade) -> Traced:
+    made = DecisionMade(
+        chosen=masked_text(told.chosen),
+        question=masked_text(told.question),
+        rationale=masked_text(told.rationale),
+        alternatives=masked(told.alternatives),
+        based_on=[masked_text(text) for text in told.based_on],
+    )
+    facts = tuple(facts_of(_read(told.chosen)))
     found = of_facts(facts)
-    for more in (question, rationale, *made.based_on):
+    for more in (made.question, made.rationale, *made.based_on):
         found |= {value: field for value, field in of_facts(facts_of(more), prose=True).items() if value not in found}
     found |= {value: "" for text in made.based_on if (value := normal(text)) and value not in found}
-    entity = ("question", clip_question(question)) if question else ()
-    content = DecisionMade(
-        chosen=chosen, question=question, rationale=rationale,
-        alternatives=masked(made.alternatives), based_on=made.based_on,
-    )  # fmt: skip
-    return Traced(content, facts, found, entity, text=digest("\n".join(parts)))
+    entity = ("question", clip_question(made.question)) if made.question else ()
+    return Traced(made, facts, found, entity, text=digest("\n".join((made.chosen, made.question, made.rationale))))
 
 
 def clip_question(question: str) -> str:

@@ -9,34 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.memory_cards import MAX_LINKS, MEMORY_CARDS
-from tests.unit.fold_runner import Folded, event, fold
-
-Raws = list[dict[str, Any]]
-
-
-def story(*parts: tuple[str, dict[str, Any]]) -> Raws:
-    return [event(kind, n, task="t1", run="r1", **data) for n, (kind, data) in enumerate(parts)]
-
-
-def call(call_id: str, name: str = "get", arguments: Any = None, **more: Any) -> tuple[str, dict[str, Any]]:
-    return ("tool.called", {"call_id": call_id, "name": name, "arguments": arguments, **more})
-
-
-def result(call_id: str, value: Any) -> tuple[str, dict[str, Any]]:
-    return ("tool.returned", {"call_id": call_id, "result": value})
-
-
-def said(text: Any) -> tuple[str, dict[str, Any]]:
-    return ("message.added", {"role": "user", "content": text})
-
-
-def uses(folded: Folded) -> dict[str, list[list[str]]]:
-    """Event id of each used card -> the values of each use."""
-    origin = {card["card"]: card["event_id"] for card in folded.table("cards")}
-    found: dict[str, list[list[str]]] = {}
-    for row in sorted(folded.table("card_uses"), key=lambda row: row["n"]):
-        found.setdefault(origin[row["card"]], []).append(row["values"])
-    return found
+from tests.unit.card_story import call, result, said, story, uses
+from tests.unit.fold_runner import event, fold
 
 
 def test_a_value_used_later_raises_the_card_it_came_from() -> None:
