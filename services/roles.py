@@ -13,6 +13,7 @@ from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
 from services.composition import Backend, embedding_choice
+from services.embedding.process import ModelProcess
 from services.http import HttpServer, serve
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
@@ -63,12 +64,14 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 
 def reactors(backend: Backend) -> Run:
     """Runs the reactors, and the watchdog beside them."""
-    settings = backend.settings
+    settings, choice = backend.settings, embedding_choice(backend.settings)
+    embedding = None if choice.off else ModelProcess(choice, nice=5)
     outside = Outside(
         backend.models,
         settle_deadline_s=settings.settle_deadline_s,
         settle_patience_s=settings.settle_patience_s,
         summary_model=settings.summary_model,
+        embed=None if embedding is None else embedding.embed,
     )
 
     async def run(stopping: asyncio.Event) -> None:
@@ -86,6 +89,8 @@ def reactors(backend: Backend) -> Run:
             await run_reactors(loop, backend.redis, settings.redis_url, stopping)
         finally:
             await beside.stop()
+            if embedding is not None:
+                await embedding.close()
 
     return run
 

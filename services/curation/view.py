@@ -26,6 +26,7 @@ from services.curation.statements import read
 
 Ref = tuple[str, tuple[Any, ...]]
 Vector = NDArray[np.float32]
+"""``float32[dimension]`` of length 1."""
 
 _PK = {
     str(table.name): tuple(str(c.name) for c in table.primary_key if c.name not in ("org", "key"))

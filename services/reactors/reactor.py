@@ -34,12 +34,17 @@ class Later:
     first: Sequence[dict[str, Any]] = ()
 
 
+Embed = Callable[[Sequence[str]], Awaitable[Sequence[Any]]]
+"""Vectors of length 1 for texts, in their order. Raises RefoldError where the model cannot be had."""
+
+
 @dataclass(frozen=True)
 class Outside:
     """What reactors may use of the world, and how long they may wait for it: the same for all of a process.
 
     A run that settles itself has ``settle_deadline_s`` where it names no deadline; a model that cannot be asked is
-    waited for until ``settle_patience_s`` after the run's end.
+    waited for until ``settle_patience_s`` after the run's end. ``embed`` gives texts their vectors, where there
+    is a model that does.
     """
 
     models: Models = field(default_factory=Models)
@@ -47,6 +52,7 @@ class Outside:
     settle_patience_s: float = 600.0
     summary_model: str = ""
     """The model that summarises cards; empty: none does."""
+    embed: Embed | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from services.reactors.curator import CURATOR
+from services.reactors.extractor import EXTRACTOR
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.reactor import Reactor
 from services.reactors.settler import SETTLER
 from services.reactors.summarizer import SUMMARIZER
 
-REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT, SUMMARIZER)
+REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT, SUMMARIZER, EXTRACTOR, CURATOR)

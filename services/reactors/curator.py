@@ -1,0 +1,124 @@
+"""The curator: the only way into long-term memory (DESIGN 6).
+
+``memory.proposed`` → ``memory.admitted``, ``memory.rejected`` with its reason, and ``memory.superseded`` for what the
+new one contradicts. It decides on what the log says of the scope (``services.curation.view``), on everything that waits
+there at once, and each decision names the position that it knew the scope up to: where something has changed meanwhile,
+the fold takes no notice of it, and it is made again here. Likeness of meaning is asked of the embedding model, where
+there is one; a decision, once made, is an event, so no replay asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from events.archive.reader import Archive
+from events.errors import RefoldError
+from projections.memories import MEMORIES_PROJECTION
+from services.curation.decisions import BATCH, Decided, decide_all
+from services.curation.view import ScopeView, unseen
+from services.reactors.derived import derived_id
+from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
+
+SCOPES = 256
+"""Scopes that are remembered; another one is folded from its events again."""
+LOOK_AGAIN_S = 0.02
+PATIENCE_S = 10.0
+"""How long decisions may be on their way before they are made again, with the same ids."""
+MOST_VECTORS = 2_000
+"""Contents of a scope whose vectors are kept; beyond, words alone tell duplicates."""
+
+
+@dataclass
+class _Scope:
+    """What is remembered of a scope. ``sender`` is the event whose reaction has decisions on their way to the log."""
+
+    view: ScopeView = field(default_factory=ScopeView)
+    sender: str = ""
+    sent_at: float = 0.0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Curator:
+    """Decides; remembers scopes, so that a decision costs their news and not their history."""
+
+    def __init__(self) -> None:
+        self._scopes: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], _Scope]] = WeakKeyDictionary()
+
+    async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
+        """Decide what waits in the source's scope; nothing where it is decided already."""
+        scope, me = self._scope(reaction), reaction.event.id
+        async with scope.turn:
+            if scope.sender not in ("", me) and monotonic() - scope.sent_at < PATIENCE_S:
+                return Later(LOOK_AGAIN_S)
+            scope.sender = ""
+            await follow(reaction, scope.view)
+            if not scope.view.pending:
+                return []
+            await self._embed(reaction, scope.view)
+            made = decide_all(scope.view)
+            scope.sender, scope.sent_at = me, monotonic()
+        # asked again once they are durable: some may be stale, and more may wait
+        return Later(LOOK_AGAIN_S, [_raw(decided) for decided in made])
+
+    def _scope(self, reaction: Reaction) -> _Scope:
+        event = reaction.event
+        scopes = self._scopes.setdefault(reaction.archive, OrderedDict())
+        scope = scopes.setdefault((event.org, event.key), _Scope())
+        scopes.move_to_end((event.org, event.key))
+        if len(scopes) > SCOPES:
+            scopes.popitem(last=False)
+        return scope
+
+    async def _embed(self, reaction: Reaction, view: ScopeView) -> None:
+        """Have the vectors that this decision compares; without a model, or one that answers, words decide alone."""
+        embed = reaction.outside.embed
+        if embed is None or len(view.memories()) > MOST_VECTORS:
+            return
+        waiting = [recorded.payload.content.strip() for recorded in view.waiting(BATCH)]
+        texts = unseen(view, waiting)
+        with suppress(RefoldError):
+            vectors = await embed(texts) if texts else []
+            view.vectors.update(zip(texts, vectors, strict=True))
+
+
+async def follow(reaction: Reaction, view: ScopeView) -> None:
+    """Fold what the archive has of the source's scope beyond what the view knows."""
+    event = reaction.event
+    while page := await reaction.archive.key_events(event.org, event.key, view.position, PAGE):
+        mine = (archived for archived in page if archived.type in MEMORIES_PROJECTION.handles)
+        view.advance(recorded for archived in mine if (recorded := read_recorded(archived)) is not None)
+        view.reach(page[-1].position)
+        if len(page) < PAGE:
+            return
+
+
+def _raw(decided: Decided) -> dict[str, Any]:
+    """The event of a decision: its id follows from the proposal's, whichever reaction made it."""
+    source = decided.source
+    names = {name: getattr(source, name) for name in ("user", "agent", "session", "task", "run")}
+    names["correlation"] = source.correlation or source.run
+    return {
+        "id": derived_id("curator", source, decided.part),
+        "type": decided.type,
+        "source": "refold/curator",
+        "time": source.time,
+        "org": source.org,
+        "causation": source.id,
+        "data": decided.data,
+        **{name: value for name, value in names.items() if value},
+    }
+
+
+CURATOR = Reactor(
+    name="curator",
+    handles=frozenset(("memory.proposed", "memory.admitted", "memory.rejected")),
+    react=Curator().react,
+    from_start=True,
+)
