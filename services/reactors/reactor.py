@@ -16,6 +16,7 @@ from events.archive.reader import Archive, Archived
 from events.errors import NewerVersion, Poison
 from events.event import Event, Recorded
 from events.registry import decode_payload
+from services.embedding.model import Matrix
 from services.models.client import Models
 from services.reactors.derived import derived_id
 
@@ -34,7 +35,7 @@ class Later:
     first: Sequence[dict[str, Any]] = ()
 
 
-Embed = Callable[[Sequence[str]], Awaitable[Sequence[Any]]]
+Embed = Callable[[Sequence[str]], Awaitable[Matrix]]
 """Vectors of length 1 for texts, in their order. Raises RefoldError where the model cannot be had."""
 
 

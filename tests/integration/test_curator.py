@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from numpy.typing import NDArray
 
 from events import door
 from events.archive import queries, store
@@ -271,7 +272,7 @@ def test_an_agent_learns_from_a_tool_that_fails_in_three_runs_once(db: Database)
 def test_meaning_tells_duplicates_where_a_model_is_there_and_a_replay_asks_none(db: Database) -> None:
     asked: list[str] = []
 
-    async def embed(texts: Sequence[str]) -> Sequence[Any]:
+    async def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         asked.extend(texts)
         return [
             np.array([1.0, 0.0] if "bicycle" in text or "cycling" in text else [0.0, 1.0], np.float32) for text in texts
@@ -287,7 +288,7 @@ def test_meaning_tells_duplicates_where_a_model_is_there_and_a_replay_asks_none(
 
 
 def test_a_model_that_cannot_be_had_stops_nobody(db: Database) -> None:
-    async def embed(texts: Sequence[str]) -> Sequence[Any]:
+    async def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         raise Transient("away")
 
     put(db, proposal("p1", "I prefer aisle seats"))
