@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from projections.cards.forms import normal
 from projections.draft import Draft
 
 MAX_RIVALS = 4
@@ -81,7 +82,7 @@ def _texts(facts: Sequence[Sequence[str]] | None, fields: Sequence[str]) -> dict
     for field, _, text in facts or ():
         top = field.partition(".")[0]
         if top in wanted:
-            found.setdefault(top, []).append((field, text))
+            found.setdefault(top, []).append((field, normal(text) or text))
     return found
 
 

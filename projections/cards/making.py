@@ -81,7 +81,7 @@ def _seen_again(scene: Scene, name: str) -> bool:
     return True
 
 
-def _bring(scene: Scene, card: str, tool: str, weights: Mapping[str, int], *, first_time: bool) -> int:
+def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int], *, first_time: bool) -> int:
     """Note where values stand. How much the new ones among them weigh; without any, what is told in words."""
     draft, weight, any_new = scene.draft, 0, False
     for value, field in scene.traced.found.items():

@@ -6,7 +6,7 @@ Secrets are masked before anything else is read (see ``secrets``), so nothing th
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Traced(NamedTuple):
         return tuple(self.found)
 
     @property
-    def told(self) -> str:
+    def told(self) -> Literal["number", "concept", ""]:
         """``number`` or ``concept`` where something is told though no value is traced; ``""`` where nothing is."""
         said = [fact for fact in self.facts if fact.field and fact.text.casefold() not in UBIQUITOUS]
         if any(fact.text.isdigit() for fact in said):
