@@ -3,6 +3,7 @@
     settlement.attempted   one call to the run's model: tokens, and what was wrong with the answer
     settlement.recorded    the run is settled; its SessionState may become the session's
     settlement.degraded    the run is settled with mechanical evidence only, never with a SessionState
+    run.terminated         the run has ended: until it is settled, its session is *settling*
 
 The first settlement of a (run, version) wins; another one changes nothing but a count. A higher version, made on
 purpose, supersedes the lower ones, which stay as history. Runs rank by their first settlement in the log: re-settling
@@ -19,6 +20,7 @@ import msgspec
 from sqlalchemy import Index, MetaData
 
 from events.event import Event, Recorded
+from events.types.run import RunTerminated
 from events.types.settlement import SettlementAttempted, SettlementDegraded, SettlementRecorded
 from projections.bounds import clip, short
 from projections.draft import Blanks, Draft, count, flag, json, text
@@ -63,6 +65,7 @@ SETTLEMENTS = read_model_table(
     count("epoch"),
     count("n"),
 )
+Index("settlements_by_outcome", SETTLEMENTS.c.status, SETTLEMENTS.c.degraded_reason)
 Index("settlements_by_run", SETTLEMENTS.c.org, SETTLEMENTS.c.run)
 
 SETTLED_RUNS = read_model_table(
@@ -97,7 +100,25 @@ SESSIONS = read_model_table(
     count("n"),
 )
 
-TABLES = (SETTLEMENTS, SETTLED_RUNS, SESSIONS)
+ENDED_RUNS = read_model_table(
+    METADATA,
+    "ended_runs",
+    text("run", pk=True),
+    text("run_id"),
+    text("reason"),
+    text("session"),
+    text("task"),
+    text("agent"),
+    text("user"),
+    text("time"),
+    count("epoch"),
+    count("n"),
+)
+"""Runs that have ended, under the key of their task; what settles them stands under that of their session."""
+
+Index("ended_runs_by_session", ENDED_RUNS.c.org, ENDED_RUNS.c.session)
+
+TABLES = (SETTLEMENTS, SETTLED_RUNS, SESSIONS, ENDED_RUNS)
 BLANKS = Blanks(TABLES)
 MAX_ERRORS = 5
 
@@ -105,15 +126,25 @@ Settlement = SettlementRecorded | SettlementDegraded
 
 
 def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
-    """Fold one settlement event."""
+    """Fold one settlement event, or the end of a run."""
     draft = Draft(rows, BLANKS)
-    run = _run_row(draft, recorded.event)
     match recorded.payload:
         case SettlementAttempted() as payload:
-            _attempted(run, payload)
+            _attempted(_run_row(draft, recorded.event), payload)
         case SettlementRecorded() | SettlementDegraded() as payload:
-            _settled(draft, run, recorded, payload)
+            _settled(draft, _run_row(draft, recorded.event), recorded, payload)
+        case RunTerminated() as payload:
+            _ended(draft, recorded, payload)
     return draft.changes()
+
+
+def _ended(draft: Draft, recorded: Recorded, payload: RunTerminated) -> None:
+    """The first end of a run counts; one as ``lost`` only until another comes."""
+    event, position = recorded.event, recorded.position
+    row = draft.edit("ended_runs", short(_run_name(event)))
+    if row["reason"] in ("", "lost"):
+        row.update(run_id=_run_name(event), reason=payload.reason, session=event.session, task=event.task)
+        row.update(agent=event.agent, user=event.user, time=event.time, epoch=position.epoch, n=position.n)
 
 
 def _run_name(event: Event) -> str:
@@ -210,6 +241,7 @@ def _carry(session: dict[str, Any], run: dict[str, Any], row: dict[str, Any]) ->
                     "version": row["version"],
                     "degraded": row["degraded_reason"],
                     "reason": row["reason"],
+                    "interrupted": row["interrupted"],
                     "evidence": row["evidence"],
                     "time": row["time"],
                 }
@@ -225,8 +257,10 @@ def _carry(session: dict[str, Any], run: dict[str, Any], row: dict[str, Any]) ->
 def names(recorded: Recorded) -> Iterable[RowRef]:
     """The rows that ``apply`` will ask for."""
     run = short(_run_name(recorded.event))
-    refs = [RowRef("settled_runs", (run,))]
     payload = recorded.payload
+    if isinstance(payload, RunTerminated):
+        return [RowRef("ended_runs", (run,))]
+    refs = [RowRef("settled_runs", (run,))]
     if isinstance(payload, (SettlementRecorded, SettlementDegraded)):
         refs += [RowRef("sessions"), RowRef("settlements", (run, payload.version))]
         if payload.version > 1:
@@ -236,9 +270,9 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
 
 SETTLEMENTS_PROJECTION = Projection(
     name="settlements",
-    version=1,
+    version=2,
     tables=TABLES,
-    handles=frozenset(("settlement.attempted", "settlement.recorded", "settlement.degraded")),
+    handles=frozenset(("settlement.attempted", "settlement.recorded", "settlement.degraded", "run.terminated")),
     apply=apply,
     names=names,
 )

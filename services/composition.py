@@ -29,6 +29,8 @@ from services.embedded.redis_server import provide_redis
 from services.embedding.choice import Choice
 from services.embedding.queries import Embeddings
 from services.metrics import MeteredPublisher, Meters
+from services.models.client import Models
+from services.models.routes import read_routes
 from services.reactors.checkpoints import introduce
 from services.reactors.registry import REACTORS
 from services.settings import NEW_LOG_PARTITIONS, Settings
@@ -55,6 +57,7 @@ class Backend:
     embeddings: Embeddings
     supervisor: Supervisor
     meters: Meters
+    models: Models
     _closing: AsyncExitStack
 
     @classmethod
@@ -64,6 +67,7 @@ class Backend:
         Raises SetupError in one line.
         """
         projections = projections_of(settings)
+        models = Models(read_routes(settings.model_routes, settings.model_url), os.environ)
         if not settings.redis_url:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
         async with AsyncExitStack() as stack:
@@ -96,10 +100,11 @@ class Backend:
             embeddings = Embeddings(embedding_choice(settings), db)
             stack.push_async_callback(embeddings.close)
             supervisor = Supervisor(settings.stop_timeout_s)
+            stack.push_async_callback(models.close)
             stack.push_async_callback(supervisor.stop)
             return cls(
                 settings, _identity(), stores, db, redis, partitions, projections, Archive(db), publisher, read_models,
-                embeddings, supervisor, meters, stack.pop_all(),
+                embeddings, supervisor, meters, models, stack.pop_all(),
             )  # fmt: skip
 
     async def close(self) -> None:

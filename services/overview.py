@@ -15,12 +15,15 @@ from events.archive.unknown_types import UnknownType, count_all_unknown, read_un
 from events.errors import RefoldError, Transient
 from events.event import Position
 from events.log.backlog import Backlog, memory_bytes, read_backlog
+from projections.queries.settlements import settled_by_outcome
 from projections.status import ProjectionStatus
 from services.composition import Backend
 from services.reactors.registry import REACTORS
 from services.reactors.status import ReactorStatus, read_reactors
 
 T = TypeVar("T")
+
+SETTLEMENTS = "settlements"
 
 PATIENCE_S = 4.0
 """How long a store may take to answer before it counts as away. Whoever asks for metrics waits 10 s, for both."""
@@ -57,25 +60,39 @@ class LogState:
 
 @dataclass(frozen=True)
 class Overview:
-    """The parts that could be asked; None for those that do not answer."""
+    """The parts that could be asked; None for those that do not answer.
+
+    ``settled`` counts settled runs: under ``""`` with notes, else by the reason that there is only evidence.
+    """
 
     stored: Stored | None
     log: LogState | None
     projections: Sequence[ProjectionStatus] | None
+    settled: Mapping[str, int] | None = None
 
 
 async def survey(backend: Backend) -> Overview:
     """Ask every store, whichever answers."""
 
-    async def of_store() -> tuple[Stored, Sequence[ProjectionStatus]]:
-        return await backend.db.read(read_stored), await backend.read_models.status()
+    async def of_store() -> tuple[Stored, Sequence[ProjectionStatus], Mapping[str, int] | None]:
+        return await backend.db.read(read_stored), await backend.read_models.status(), await read_settled(backend)
 
     try:
-        stored, projections = await soon(of_store())
+        stored, projections, settled = await soon(of_store())
     except RefoldError:
         # Redis may be well all the same
         return Overview(None, await read_log_state(backend, {}), None)
-    return Overview(stored, await read_log_state(backend, stored.marks), projections)
+    return Overview(stored, await read_log_state(backend, stored.marks), projections, settled)
+
+
+async def read_settled(backend: Backend) -> Mapping[str, int] | None:
+    """How runs are settled, of all orgs; None where that read model is not there, or is of other code."""
+    if SETTLEMENTS not in backend.projections:
+        return None
+    try:
+        return (await backend.read_models.read(SETTLEMENTS, settled_by_outcome, None, 0)).value
+    except RefoldError:
+        return None
 
 
 async def read_log_state(backend: Backend, marks: Mapping[int, Position]) -> LogState | None:

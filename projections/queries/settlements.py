@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, exists, func, or_, select
 
 from events.keys import session_key, task_key
 from projections.bounds import short
 from projections.queries.rows import Document, Query, of_run, pick, position
-from projections.settlements import SESSIONS, SETTLED_RUNS, SETTLEMENTS
+from projections.settlements import ENDED_RUNS, SESSIONS, SETTLED_RUNS, SETTLEMENTS
 
 _LATEST = Query(SESSIONS)
+_OF_RUN = Query(SETTLEMENTS, SETTLEMENTS.c.run == bindparam("of_run"), SETTLEMENTS.c.version == bindparam("of_version"))
+MAX_SETTLING = 20
+"""Runs that are named as being settled, at most."""
 _PRODUCTS = ("session_state", "memories", "reflections", "learnings", "evidence")
 _SHOWN = (
     "version", "status", "by", "reason", "detail", "model", "agent", "user", "session", "task", "event_id", "time",
@@ -29,16 +34,20 @@ def settlement_of_run(conn: Connection, org: str, run: str) -> Document | None:
 
 
 def session_document(conn: Connection, org: str, session: str) -> Document | None:
-    """The session's latest state, the only history source of its next context; None when no run of it was settled.
+    """The session's latest state, the only history source of its next context; None when no run of it has ended.
 
     ``stale`` tells that runs ended since without notes of their own; ``evidence_since`` is what is known of those.
+    ``settling`` are runs that have ended and are not settled yet: while there are some, the state is stale, too.
     """
-    return _session(conn, org, session_key(session))
+    settling = _unsettled(conn, org, ENDED_RUNS.c.session == session)
+    return _session(conn, org, session_key(session), settling)
 
 
 def task_session_document(conn: Connection, org: str, task: str) -> Document | None:
     """The same for the runs of a task without a session."""
-    return _session(conn, org, task_key(task))
+    key = task_key(task)
+    settling = _unsettled(conn, org, (ENDED_RUNS.c.key == key) & (ENDED_RUNS.c.session == ""))
+    return _session(conn, org, key, settling)
 
 
 def degraded_rate(conn: Connection, org: str) -> Document:
@@ -50,19 +59,49 @@ def degraded_rate(conn: Connection, org: str) -> Document:
     return {"settled": total, "degraded": counts.get(True, 0), "rate": counts.get(True, 0) / total if total else 0.0}
 
 
-def _session(conn: Connection, org: str, key: str) -> Document | None:
+def settled_by_outcome(conn: Connection) -> dict[str, int]:
+    """How many runs are settled, of all orgs: under ``""`` with notes, else by the reason that they have none.
+
+    For admins.
+    """
+    c = SETTLEMENTS.c
+    query = select(c.degraded_reason, func.count()).where(c.status == "active").group_by(c.degraded_reason)
+    return {str(reason): int(number) for reason, number in conn.execute(query)}
+
+
+def _unsettled(conn: Connection, org: str, whose: ColumnElement[bool]) -> list[Document]:
+    """Ended runs without a settlement for the reason that they ended for: one of a lost run that lived is older."""
+    ended, settled = ENDED_RUNS.c, SETTLEMENTS.c
+    same = (settled.org == org, settled.run == ended.run, settled.task.in_((ended.task, "")))
+    is_settled = exists().where(*same, or_(settled.by == "agent", settled.reason == ended.reason))
+    columns = (ended.run_id, ended.reason, ended.task, ended.time)
+    query = select(*columns).where(ended.org == org, whose, ~is_settled).order_by(ended.time, ended.run, ended.task)
+    rows = conn.execute(query.limit(MAX_SETTLING))
+    return [{"run": run, "reason": reason, "task": task, "time": time} for run, reason, task, time in rows]
+
+
+def _session(conn: Connection, org: str, key: str, settling: list[Document]) -> Document | None:
     row = _LATEST.first(conn, org, key)
     if row is None:
-        return None
+        return _unknown(settling) if settling else None
+    values = {"of_run": short(row["run"]), "of_version": row["version"]}
+    of_run = _OF_RUN.first(conn, org, key, **values) if row["run"] else None
     return {
         **pick(row, "session", "run", "version", "time", "agent", "user"),
+        **({"reason": of_run["reason"], "interrupted": of_run["interrupted"]} if of_run else {}),
         "state": row["state"],
-        "stale": row["stale"],
+        "stale": bool(row["stale"] or settling),
+        "settling": settling,
         "evidence_since": [
             {name: value for name, value in item.items() if name != "rank"} for item in row["evidence_since"] or []
         ],
         "settled_runs": row["settled"],
     }
+
+
+def _unknown(settling: list[Document]) -> dict[str, Any]:
+    """The document of a session of which only unsettled runs are known."""
+    return {"state": None, "stale": True, "settling": settling, "evidence_since": [], "settled_runs": 0}
 
 
 def _settlement(row: Document) -> Document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, get_args
 
 from fastapi import APIRouter, FastAPI, Response
@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from events.types.settlement import DegradedReason
 from projections.status import ProjectionStatus, State
 from services.api.deps import BackendDep
 from services.metrics import Meters
@@ -67,6 +68,8 @@ def families(overview: Overview) -> Families:
         yield from _of_store(overview.stored)
     if overview.log is not None:
         yield from _of_log(overview.log)
+    if overview.settled is not None:
+        yield _settled(overview.settled)
     for part in (_lags, _states, _counts):
         yield from part(overview.projections or ())
 
@@ -102,6 +105,14 @@ def _of_store(stored: Stored) -> Families:
         ages.add_metric([reactor.name], reactor.lag_s)
         idle.add_metric([reactor.name], reactor.unowned)
     yield from (lags, ages, idle)
+
+
+def _settled(settled: Mapping[str, int]) -> Metric:
+    """Degraded rate: what is not under `notes`, as a share of all."""
+    runs = GaugeMetricFamily("refold_settled_runs", "Settled runs: with notes, or why there are none", labels=["how"])
+    for reason in ("", *get_args(DegradedReason)):
+        runs.add_metric([reason or "notes"], settled.get(reason, 0))
+    return runs
 
 
 def _of_log(log: LogState) -> Families:

@@ -23,6 +23,7 @@ from services.cli import (
     rebuild,
     restore,
     search,
+    settle,
     status,
     task,
 )
@@ -36,7 +37,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for group in (machine, publish, read, cards, search, task, status, operate, rebuild, restore, deadletters, history):
+for group in (
+    machine, publish, read, settle, cards, search, task, status, operate, rebuild, restore, deadletters, history,
+):  # fmt: skip
     group.register(app)
 
 

@@ -119,7 +119,7 @@ def settlements(
         if run is not None:
             found = client.get(f"/v1/runs/{segment(run)}/settlement", wait_s=wait)
         else:
-            found = client.get(f"/v1/sessions/{segment(session or '')}/state")
+            found = client.get(f"/v1/sessions/{segment(session or '')}/state", wait_s=wait)
     if as_json:
         print_json(found)
         return
