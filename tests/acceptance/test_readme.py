@@ -148,6 +148,16 @@ def kept(wrote: list[str]) -> None:
     assert [line.split()[-1] for line in wrote[4].splitlines()[-2:]] == ["equal"] * 2
 
 
+def remembered(wrote: list[str]) -> None:
+    """Cards say what the guide shows; templates make them anew."""
+    cards, card, again = (" ".join(wrote[at].split()) for at in (1, 2, 5))
+    assert "- OF-5513 | Mill at the Weir | 40 | 33.9 | 2026-06-12" in cards
+    assert "available: false; reason: no driver before 2026-06-15" in cards
+    assert "used by 4 later calls or decisions" in card and "offers.offer_id" in card
+    assert "Order ORD-77120 is placed: OF-5513, 33.9 EUR delivery (arrives on: 2026-06-12, door: back)" in again
+    assert "rye flour offers:" not in again and again.endswith("equal")
+
+
 def unstuck(wrote: list[str]) -> None:
     """A discarded event stays out, what waited for it is folded; mended code folds the rest."""
     assert "ZeroDivisionError" in wrote[4]
@@ -168,6 +178,7 @@ COMES_TRUE = {
     "upgrade": upgraded,
     "deadletters": unstuck,
     "langgraph": kept,
+    "cards": remembered,
 }
 """What a page says of what its blocks write."""
 
