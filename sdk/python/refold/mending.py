@@ -46,8 +46,11 @@ def filler(event: dict[str, Any], seq: int, **data: str) -> bytes:
     return orjson.dumps(envelope(Draft(FILLER, data), scope, seq=seq))
 
 
-def mend(raw: bytes) -> Mended:
-    """Read a file. A torn last line (power cut) was never promised, and is skipped without a word."""
+def mend(raw: bytes, *, fill: bool = True) -> Mended:
+    """Read a file. A torn last line (power cut) was never promised, and is skipped without a word.
+
+    Without ``fill`` holes in a run's numbers stay: where events build upon each other, a hole loses what follows.
+    """
     *whole, last = raw.split(b"\n")
     mended = Mended()
     latest: dict[tuple[str, str], int] = {}
@@ -55,7 +58,7 @@ def mend(raw: bytes) -> Mended:
     for line in [*whole, last] if event_of(last) else whole:
         event = event_of(line)
         if event is not None:
-            for seq in _missing(event, latest, lost):
+            for seq in _missing(event, latest, lost) if fill else ():
                 mended.lines.append(filler(event, seq, code="damaged", message="lost in a damaged spool file"))
                 mended.filled += 1
             mended.lines.append(line)

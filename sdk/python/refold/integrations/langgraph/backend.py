@@ -28,8 +28,9 @@ class Backend:
         if is_inbox(address.url):
             raise ValueError("the inbox answers nothing: use the instance's address, http://HOST:PORT")
         self._settings = (address.url, "durable", org or os.environ.get("REFOLD_ORG", ""), api_key, timeout_s)
-        self._reading = self._connect()
-        self.courier = Courier(self._connect, timeout_s)
+        self.timeout_s = timeout_s
+        self._reading = self.connect()
+        self.courier = Courier(self.connect, timeout_s)
 
     def document(self, path: str, **params: Any) -> Raw | None:
         """A document; None where there is none. Raises Unavailable when there is no answer."""
@@ -58,7 +59,8 @@ class Backend:
         self.courier.close()
         self._reading.close()
 
-    def _connect(self) -> Transport:
+    def connect(self) -> Transport:
+        """A new way to it."""
         url = self._settings[0]
         if url.startswith("http://") and (_is_local(url) or "http" not in getproxies()):
             return DirectTransport(*self._settings)

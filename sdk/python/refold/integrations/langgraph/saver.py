@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from secrets import randbits
+from pathlib import Path
+from random import getrandbits
 from types import TracebackType
 from typing import Any
 
@@ -26,19 +25,12 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from refold.errors import Conflict, RefoldError
 from refold.integrations.langgraph import pruning, wire
+from refold.integrations.langgraph.ahead import MAX_WAITING_BYTES, Backlog
 from refold.integrations.langgraph.backend import Backend, thread_path
-from refold.integrations.langgraph.memo import Memo
-from refold.integrations.langgraph.writer import Writer
-
-MAX_WRITERS = 10_000
-"""Threads of which this process remembers what it knows; it reads the others again."""
+from refold.integrations.langgraph.threads import Threads
 
 PAGE = 20
-
-PRUNE_TURNS, PRUNE_PAUSE_S = 20, 0.05
-"""How often pruning is tried while others write to the thread."""
 
 
 class RefoldSaver(BaseCheckpointSaver[str]):
@@ -53,6 +45,14 @@ class RefoldSaver(BaseCheckpointSaver[str]):
     forked unless an older checkpoint was asked for by its id; Unavailable when the backend does not answer in time;
     Refused when it refuses; ValueError for a ``thread_id`` of more than 240 characters. Reads hold everything that was
     durable when they began.
+
+    ``write_ahead`` names a folder on this machine's disk: then they return when what they save is synced to a journal
+    there, and it reaches the backend a moment later, in order; after a crash the next saver with that folder sends it
+    first. Other machines see it when it is there, and another writer of the thread is found out then: the next ``put``
+    or ``get_tuple`` of the thread raises Conflict, and what was not delivered is set aside in a file. Reads of a thread
+    of which something waits come from memory, or wait. At most ``write_ahead_bytes`` wait: then ``put`` does, up to
+    ``timeout_s``. Raises RefoldError for a folder that cannot be used, or written. Processes may share a folder. In a
+    forked process it must be made anew.
     """
 
     def __init__(
@@ -63,12 +63,13 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         api_key: str = "",
         serde: SerializerProtocol | None = None,
         timeout_s: float = 30.0,
+        write_ahead: str | os.PathLike[str] | None = None,
+        write_ahead_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
         super().__init__(serde=serde)
         self._backend = Backend(url, org, api_key, timeout_s)
-        self._lock = threading.Lock()
-        self._writers: OrderedDict[str, Writer] = OrderedDict()
-        self._memo = Memo()
+        folder = None if write_ahead is None else Path(write_ahead)
+        self._threads = Threads(self._backend, folder, write_ahead_bytes)
 
     def __enter__(self) -> Self:
         return self
@@ -85,8 +86,20 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Let connections go. What ``put`` and ``put_writes`` returned for is durable already."""
+        """Let connections go. What ``put`` and ``put_writes`` returned for is durable already.
+
+        With ``write_ahead`` what waits is sent before; while the backend does not answer, it stays in the folder.
+        """
+        self._threads.close()
         self._backend.close()
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Whether the backend has all that was saved, after ``timeout_s`` at the latest."""
+        return self._threads.ahead is None or self._threads.ahead.flush(timeout_s)
+
+    def backlog(self) -> Backlog:
+        """What is saved on this machine and has not reached the backend: nothing, without ``write_ahead``."""
+        return self._threads.ahead.backlog() if self._threads.ahead else Backlog(0, 0, 0.0, "")
 
     # ---- reading
 
@@ -94,7 +107,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         """The checkpoint that ``config`` names, or the newest of its namespace; None when there is none."""
         thread, namespace = _place(config)
         asked = get_checkpoint_id(config)
-        document = self._read(thread, namespace, asked)
+        document = self._threads.read(thread, namespace, asked)
         return wire.found(self.serde, document, config if asked else None) if document else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -147,7 +160,7 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save a checkpoint, and the channel values that are new in it. The config that names it."""
-        self._wait(*self._put(config, checkpoint, metadata, new_versions))
+        self._threads.wait(*self._put(config, checkpoint, metadata, new_versions))
         return wire.config_of(*_place(config), checkpoint["id"])
 
     async def aput(
@@ -158,26 +171,26 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As ``put``."""
-        await self._await(*await asyncio.to_thread(self._put, config, checkpoint, metadata, new_versions))
+        await self._threads.wait_async(*await asyncio.to_thread(self._put, config, checkpoint, metadata, new_versions))
         return wire.config_of(*_place(config), checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save what a task wrote after a checkpoint."""
-        self._wait(*self._put_writes(config, writes, task_id, task_path))
+        self._threads.wait(*self._put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """As ``put_writes``."""
-        await self._await(*await asyncio.to_thread(self._put_writes, config, writes, task_id, task_path))
+        await self._threads.wait_async(*await asyncio.to_thread(self._put_writes, config, writes, task_id, task_path))
 
     # ---- giving up, copying
 
     def delete_thread(self, thread_id: str) -> None:
         """Give up all checkpoints and writes of a thread."""
-        self._prune(thread_id, lambda: {"keep": []})
+        self._threads.prune(thread_id, lambda: {"keep": []})
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As ``delete_thread``."""
@@ -188,10 +201,10 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         doomed: dict[str, list[list[str]]] = {}
         for run_id in run_ids:
             filter = wire.wanted({"run_id": run_id})
-            for document in self._backend.pages("/v1/checkpoints", metadata=filter, limit=PAGE):
+            for document in self._threads.pages(None, "/v1/checkpoints", metadata=filter, limit=PAGE):
                 doomed.setdefault(document["thread"], []).append([document["namespace"], document["checkpoint"]])
         for thread, places in doomed.items():
-            self._prune(thread, partial(dict, drop=places))
+            self._threads.prune(thread, partial(dict, drop=places))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """As ``delete_for_runs``."""
@@ -199,12 +212,14 @@ class RefoldSaver(BaseCheckpointSaver[str]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint and write of a thread into another one, the oldest first."""
-        documents = list(self._backend.pages(f"{thread_path(source_thread_id)}/checkpoints", limit=PAGE))
+        path = f"{thread_path(source_thread_id)}/checkpoints"
+        documents = list(self._threads.pages(source_thread_id, path, limit=PAGE))
         known: set[tuple[str, str, str]] = set()
         said = chain.from_iterable(wire.copied(document, known) for document in reversed(documents))
-        handed = [self._hand(target_thread_id, type, data, forks=True) for type, data in said]
+        handed = [self._threads.save(target_thread_id, type, data, forks=True) for type, data in said]
+        self._threads.push()
         for future in handed:
-            self._wait(target_thread_id, future)
+            self._threads.wait(target_thread_id, future)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """As ``copy_thread``."""
@@ -219,7 +234,9 @@ class RefoldSaver(BaseCheckpointSaver[str]):
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"the strategy is `keep_latest` or `delete`, not {strategy!r}")
         for thread in thread_ids:
-            self._prune(thread, partial(self._kept, thread) if strategy == "keep_latest" else lambda: {"keep": []})
+            self._threads.prune(
+                thread, partial(self._kept, thread) if strategy == "keep_latest" else lambda: {"keep": []}
+            )
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As ``prune``."""
@@ -228,36 +245,18 @@ class RefoldSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Versions grow, and those of two branches of a thread are never the same."""
         count = 0 if current is None else int(str(current).split(".")[0])
-        return f"{count + 1:032}.{randbits(64):020}"
+        return f"{count + 1:032}.{getrandbits(64):020}"
 
     # ---- how
-
-    def _read(self, thread: str, namespace: str, asked: str | None) -> wire.Raw | None:
-        """The checkpoint's document: the one in memory, where the backend says that the thread is where it was."""
-        place = thread, namespace
-        known = None
-        with self._lock:
-            if not asked and self._memo.holds(place):
-                known, document = self._writer(thread).seq, self._memo.get(place)
-        answer = self._backend.document(thread_path(thread), namespace=namespace, checkpoint=asked, known=known)
-        if answer is not None and answer.get("unchanged"):
-            return document
-        seq, head, checkpoint = (answer["seq"], answer["head"], answer["checkpoint"]) if answer else (0, "", None)
-        with self._lock:
-            writer = self._writer(thread)
-            if writer.learn(seq, namespace, head, asked or ""):
-                self._memo.drop_thread(thread)
-            if seq == writer.seq and not asked:
-                self._memo.put(place, checkpoint)
-        return checkpoint
 
     def _documents(
         self, config: RunnableConfig | None, filter: Any, before: RunnableConfig | None, limit: int | None
     ) -> Iterator[wire.Raw]:
         given = config["configurable"] if config else {}
-        path = f"{thread_path(given['thread_id'])}/checkpoints" if config else "/v1/checkpoints"
-        return self._backend.pages(
-            path,
+        thread = given["thread_id"] if config else None
+        return self._threads.pages(
+            thread,
+            "/v1/checkpoints" if thread is None else f"{thread_path(thread)}/checkpoints",
             namespace=given.get("checkpoint_ns"),
             checkpoint=given.get("checkpoint_id") or None,
             before=get_checkpoint_id(before) if before else None,
@@ -268,119 +267,23 @@ class RefoldSaver(BaseCheckpointSaver[str]):
     def _put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> tuple[str, Future[None]]:
-        thread, _ = _place(config)
-        return thread, self._hand(
-            thread, "thread.advanced", wire.advanced(self.serde, config, checkpoint, metadata, versions)
-        )
+        data = wire.advanced(self.serde, config, checkpoint, metadata, versions)
+        return self._save(config, "thread.advanced", data)
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> tuple[str, Future[None]]:
+        return self._save(config, "thread.written", wire.written(self.serde, config, writes, task_id, task_path))
+
+    def _save(self, config: RunnableConfig, type: str, data: wire.Raw) -> tuple[str, Future[None]]:
         thread, _ = _place(config)
-        return thread, self._hand(
-            thread, "thread.written", wire.written(self.serde, config, writes, task_id, task_path)
-        )
-
-    def _prune(self, thread: str, told: Callable[[], wire.Raw]) -> None:
-        """Give up what ``told`` says, which is asked once the thread's number is known.
-
-        Whoever writes to the thread after that takes the next number, and it is told anew: what that one saved is not
-        given up by a list which was made before. Raises Conflict when others keep on writing.
-        """
-        why = ""
-        for turn in range(PRUNE_TURNS):
-            if turn:
-                time.sleep(PRUNE_PAUSE_S)
-            document = self._backend.document(thread_path(thread))
-            if document is None:
-                return
-            try:
-                if self._give_up(thread, document["seq"], told()):
-                    return
-            except Conflict as error:
-                why = str(error)
-        raise Conflict(f"thread {thread!r} is being written to: {why}; nothing was given up, try again", code="thread")
+        future = self._threads.save(thread, type, data)
+        self._threads.push()
+        return thread, future
 
     def _kept(self, thread: str) -> wire.Raw:
-        documents = self._backend.pages(f"{thread_path(thread)}/checkpoints", limit=PAGE)
+        documents = self._threads.pages(thread, f"{thread_path(thread)}/checkpoints", limit=PAGE)
         return {"keep": pruning.needed(self.serde, documents)}
-
-    def _give_up(self, thread: str, seq: int, data: wire.Raw) -> bool:
-        """Prune a thread whose last event has the number ``seq``; False while saves of this process are on their way.
-
-        A run of this process that knows of all before goes on; one that was overtaken stays so. Raises Conflict.
-        """
-        events = wire.numbered(wire.events_of(wire.run_of(thread), "thread.pruned", data), seq + 1)
-        with self._lock:
-            writer = self._writer(thread)
-            ours = writer.known and not writer.lost and writer.seq >= seq
-            if ours and writer.seq > seq:
-                return False
-            if ours:
-                writer.number(len(events))
-                writer.forget()
-            self._memo.drop_thread(thread)
-            future = self._backend.courier.hand(events)
-        if ours:
-            self._wait(thread, future)
-        else:
-            future.result()
-        return True
-
-    def _hand(self, thread: str, type: str, data: wire.Raw, *, forks: bool = False) -> Future[None]:
-        """Number the events that say this, and hand them in, in one step. Raises Conflict."""
-        run = wire.run_of(thread)
-        with self._lock:
-            known = self._writer(thread).known
-        if not known:
-            self._read(thread, data.get("namespace", ""), None)
-        events = wire.events_of(run, type, data)
-        with self._lock:
-            writer = self._writer(thread)
-            if type == "thread.advanced" and not forks:
-                writer.check(data["namespace"], data["checkpoint"], data["parent"])
-            future = self._backend.courier.hand(wire.numbered(events, writer.number(len(events))))
-            self._remember(writer, type, data)
-        return future
-
-    def _remember(self, writer: Writer, type: str, data: wire.Raw) -> None:
-        """What was handed in; reads use it when the backend has it. Under the lock."""
-        if type == "thread.advanced":
-            writer.advance(data["namespace"], data["checkpoint"])
-            self._memo.advance(writer.thread, data)
-        else:
-            self._memo.write(writer.thread, data)
-
-    def _writer(self, thread: str) -> Writer:
-        """Under the lock."""
-        writer = self._writers.get(thread)
-        if writer is None:
-            writer = self._writers[thread] = Writer(thread)
-            if len(self._writers) > MAX_WRITERS:
-                forgotten, _ = self._writers.popitem(last=False)
-                self._memo.drop_thread(forgotten)
-        self._writers.move_to_end(thread)
-        return writer
-
-    def _wait(self, thread: str, future: Future[None]) -> None:
-        try:
-            future.result()
-        except RefoldError as error:
-            raise self._failed(thread, error) from None
-
-    async def _await(self, thread: str, future: Future[None]) -> None:
-        try:
-            await asyncio.shield(asyncio.wrap_future(future))
-        except RefoldError as error:
-            raise self._failed(thread, error) from None
-
-    def _failed(self, thread: str, error: RefoldError) -> RefoldError:
-        """What was not saved leaves a hole in the numbers: nothing more of this run can be."""
-        with self._lock:
-            writer = self._writer(thread)
-            writer.lost = writer.lost or str(error)
-            self._memo.drop_thread(thread)
-        return writer.conflict(str(error)) if isinstance(error, Conflict) else error
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:

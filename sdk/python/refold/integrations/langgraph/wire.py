@@ -7,7 +7,7 @@ lists can be filtered by them, and the rest through the serialiser.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -39,6 +39,11 @@ def run_of(thread: str) -> str:
     if len(thread) > MAX_NAME_CHARS:
         raise ValueError(f"`thread_id` is at most {MAX_NAME_CHARS} characters, not {len(thread)}: {thread[:40]!r}...")
     return f"thread:{thread}"
+
+
+def thread_of(run: str) -> str:
+    """The reverse of ``run_of``."""
+    return run.removeprefix("thread:")
 
 
 def pack(typed: tuple[str, bytes]) -> list[str]:
@@ -156,6 +161,24 @@ def events_of(run: str, type: str, data: Raw) -> list[Raw]:
     saying = [{"upload": upload, "part": part, "text": piece} for part, piece in enumerate(parts)]
     joined = {"upload": upload, "parts": len(parts), "type": type}
     return [*(event("thread.chunked", one, run=run) for one in saying), event("thread.assembled", joined, run=run)]
+
+
+def said(events: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
+    """What events of a thread say (type and data), with parts put together: the reverse of ``events_of``.
+
+    Parts that no event joins say nothing.
+    """
+    uploads: dict[str, list[str]] = {}
+    for one in events:
+        data = one["data"]
+        if one["type"] == "thread.chunked":
+            uploads.setdefault(data["upload"], []).append(data["text"])
+        elif one["type"] == "thread.assembled":
+            pieces = uploads.pop(data["upload"], [])
+            if len(pieces) == data["parts"]:
+                yield data["type"], orjson.loads("".join(pieces))
+        else:
+            yield one["type"], data
 
 
 def numbered(events: list[Raw], first: int) -> list[Raw]:
