@@ -27,7 +27,7 @@ class Needs(NamedTuple):
     ``used``: values (in normal form) that this task's calls and decisions used before. ``rates``: (tool, field) -> in
     how many earlier results it stood, and how often a value of it became an argument. ``wanted``: parameters that
     declared tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
-    words is likely to be asked for. ``mode``: what kind of work it is for, see ``ranking.MODES``.
+    words is likely to be asked for. ``mode``: what kind of work it is for, see ``shapes.MODES``.
     """
 
     used: frozenset[str] = frozenset()

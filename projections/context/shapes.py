@@ -1,0 +1,70 @@
+"""What the form of a text alone says of how likely it is to be used: ids more than dates, dates more than flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from projections.cards.values import in_field, in_text
+
+MODES: Mapping[str, Mapping[str, float]] = {
+    "precise_planning": {"id": 1.5, "day": 1.5, "moment": 4.0, "number": 1.2},
+    "information_gathering": {"name": 1.5, "prose": 2.0},
+    "creative": {"name": 1.5, "prose": 3.0, "id": 0.5, "number": 0.5},
+}
+"""What a mode of work makes of the forms: a factor each."""
+
+NAME = 40
+"""Longest text that is a name or a title; a longer one is prose, in characters."""
+
+PROSE_VALUE, MOST_VALUES = 0.05, 4
+"""What a sentence is worth, and as much again for each value in it, up to so many times in all."""
+
+_NO_MODE: Mapping[str, float] = {}
+_FLAG = re.compile(r"true|false|null|none|yes|no|", re.IGNORECASE)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{4}年\d{1,2}月\d{1,2}日")
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ].*|\d{1,2}:\d{2}.*")
+_NUMBER = re.compile(r"[-+]?[\d,]+(?:\.\d+)?")
+_ID = re.compile(r"(?=.*\d)[\w@./:#+-]*[\w@/_-][\w@./:#+-]*|[A-Z][A-Z0-9_-]{3,}|[\w.+-]+@[\w.-]+", re.ASCII)
+
+
+def shape(text: str, mode: str = "") -> float:
+    """How likely a value of a field is to be used, before anything is known of the field: 0 to 1."""
+    form, likely = _form(text)
+    return min(1.0, likely * MODES.get(mode, _NO_MODE).get(form, 1.0))
+
+
+def sentence(values: int, mode: str = "") -> float:
+    """The same of a sentence with so many values that are told nowhere else."""
+    return min(1.0, PROSE_VALUE * min(1 + values, MOST_VALUES) * MODES.get(mode, _NO_MODE).get("prose", 1.0))
+
+
+def telling(text: str) -> bool:
+    """Whether a value says something by itself: longer than two characters (one, where it is no ASCII), and no flag."""
+    return len(text) > (2 if text.isascii() else 1) and not _FLAG.fullmatch(text)
+
+
+def is_prose(field: str, text: str) -> bool:
+    """Whether a fact is a sentence rather than the value of a field."""
+    return not field or len(text) > 2 * NAME
+
+
+def values_of(field: str, text: str) -> tuple[str, ...]:
+    """The values in a fact, in normal form."""
+    return in_text(text) if is_prose(field, text) else in_field(text)
+
+
+@lru_cache(maxsize=32_768)
+def _form(text: str) -> tuple[str, float]:
+    if not telling(text):
+        return "flag", 0.01
+    if _DAY.fullmatch(text):
+        return "day", 0.25
+    if _MOMENT.fullmatch(text):
+        return "moment", 0.05
+    if _NUMBER.fullmatch(text):
+        return "number", 0.1 if len(text) < 5 else 0.25
+    if _ID.fullmatch(text):
+        return "id", 0.3
+    return ("name", 0.2) if len(text) <= NAME else ("prose", 0.1)

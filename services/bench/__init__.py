@@ -1,0 +1,1 @@
+"""Benchmarks over recorded data that users have, too: of contexts, of retrieval."""

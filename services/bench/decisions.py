@@ -1,0 +1,119 @@
+"""The decisions of recorded runs that a context is measured by: tool calls whose arguments came from earlier results.
+
+A call counts from the fourth of its run on. What it *needs* are the values of its arguments, at least three characters
+long as text, that stand in results before it. A value is *labelled* in a context where a name of its field stands close
+before it on the same line, or where the sentence of the result that it stands in stands whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from events.event import Event
+from projections.cards.facts import Fact, facts_of
+from projections.cards.summary import message_text
+from projections.context.shapes import telling
+from projections.context.tokens import weigh
+
+FIRST_CALL = 4
+SHORTEST = 3
+NEAR = 80
+"""Characters between a field's name and its value, at most."""
+
+
+class Message(NamedTuple):
+    """A message of a run's history as a model is sent it, and its tokens."""
+
+    role: str
+    text: str
+    tokens: float
+
+
+@dataclass
+class History:
+    """What a run's messages were so far, after the system prompt."""
+
+    messages: list[Message] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    facts: list[list[Fact]] = field(default_factory=list)
+    calls: int = 0
+
+    def add(self, event: Event) -> None:
+        """One more event of the run; those that are no message change nothing."""
+        data = json.loads(event.data)
+        match event.type:
+            case "message.added" if data.get("role") not in ("system", "developer"):
+                self._say(data.get("role", "user"), message_text(data.get("content")))
+            case "tool.called":
+                self.calls += 1
+                called = {"name": data.get("name", ""), "arguments": data.get("arguments")}
+                self._say("call", json.dumps(called, ensure_ascii=False))
+            case "tool.returned" | "tool.failed":
+                value = data.get("result", data.get("error", ""))
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                self._say("tool", text)
+                self.results.append(text)
+                self.facts.append(facts_of(value))
+
+    def _say(self, role: str, text: str) -> None:
+        if text:
+            self.messages.append(Message(role, text, weigh(text)))
+
+    @property
+    def tokens(self) -> float:
+        """Of all messages so far."""
+        return sum(message.tokens for message in self.messages)
+
+    def needs(self, arguments: Any) -> list[str]:
+        """The values of a call's arguments that stand in results so far, in order."""
+        texts = dict.fromkeys(text for text in leaves(arguments) if len(text) >= SHORTEST)
+        return [text for text in texts if any(text in result for result in self.results)]
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """The scalars of a JSON value as text; JSON within a text is opened."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, str):
+        yield value
+    elif value is not None:
+        yield json.dumps(value)
+
+
+def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bool:
+    """Whether a value stands in a context with a name of its field, or in its sentence."""
+    names: set[str] = set()
+    sentences: set[str] = set()
+    for of_result in facts:
+        for fact in of_result:
+            path = [name for name in fact.field.split(".") if name != "*"]
+            if value in fact.text:
+                names |= set(path[-1:])
+                sentences |= {fact.text} if len(fact.text) > len(value) else set()
+            if value in path:
+                names |= set(path[: path.index(value)][-1:])
+    if any(sentence in context for sentence in sentences):
+        return True
+    return any(_is_named(value, line, names) for line in context.splitlines() if value in line)
+
+
+def _is_named(value: str, line: str, names: set[str]) -> bool:
+    start = line.find(value)
+    while start >= 0:
+        before = line[max(0, start - NEAR) : start]
+        if any(name in before for name in names):
+            return True
+        start = line.find(value, start + 1)
+    return False
+
+
+def distinct_values(facts: Sequence[Sequence[Fact]]) -> set[str]:
+    """The values that results told so far: those that say something by themselves."""
+    return {fact.text for of_result in facts for fact in of_result if len(fact.text) >= SHORTEST and telling(fact.text)}
