@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+PATIENCE_S = 60.0
+
 GOOD = {
     "session_state": {"goal": "fix it", "current_phase": "done", "completed_actions": [{"path": "a", "summary": "b"}]},
     "memories": [{"content": "The user prefers metric units.", "kind": "preference", "confidence": 0.9}],
@@ -22,12 +24,13 @@ GOOD = {
 
 @dataclass(frozen=True)
 class Reply:
-    """What one request gets. ``status`` 0: the connection is cut, after ``after_s`` and half of the body."""
+    """What one request gets, after ``after_s``, and when ``until`` is set. ``status`` 0: the connection is cut."""
 
     body: Any
     status: int = 200
     after_s: float = 0.0
     headers: Mapping[str, str] = field(default_factory=dict)
+    until: threading.Event | None = None
 
 
 def says(text: str, *, finish: str = "stop", refusal: str | None = None, after_s: float = 0.0) -> Reply:
@@ -107,6 +110,8 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
             with server.busy():
                 reply = server.reply_to(body, self.headers.get("authorization", ""))
                 time.sleep(reply.after_s)
+                if reply.until is not None:
+                    reply.until.wait(PATIENCE_S)
             raw = json.dumps(reply.body).encode()
             if reply.status == 0:
                 self.close_connection = True

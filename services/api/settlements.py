@@ -16,6 +16,7 @@ from events.event import Recorded
 from events.keys import session_key
 from projections.queries import settlements
 from services.api.deps import After, BackendDep, OrgDep
+from services.api.in_time import LONGEST_WAIT_S
 from services.api.listings import run_summary
 from services.api.problems import Problem
 from services.api.reading import Found, missing, read
@@ -28,7 +29,9 @@ router = APIRouter(tags=["settlements"])
 SETTLEMENTS = "settlements"
 _POLL_S = 0.05
 
-Wait = Annotated[float, Query(ge=0, le=60, description="How long to wait for what is being settled, in seconds")]
+Wait = Annotated[
+    float, Query(ge=0, le=LONGEST_WAIT_S, description="How long to wait for what is being settled, in seconds")
+]
 
 
 @router.get("/v1/runs/{run:name}/settlement")

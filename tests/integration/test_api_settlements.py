@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.instance import Instance, running_instance, until
-from tests.model_server import CUT, ModelServer, good, model_server
+from tests.model_server import ModelServer, good, model_server, says
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +63,11 @@ def test_while_it_is_settling_the_older_state_stands_stale_with_what_events_prov
     session = instance.name("s")
     run, token = a_run(instance, session)
     first = state_of(instance, session, token)
-    model.plan = [good(after_s=3.0)]
+    may_answer = threading.Event()
+    model.plan = [replace(good(), until=may_answer)]
     next_run, token = a_run(instance, session, reason="interrupt")
-    began = time.monotonic()
     found = state_of(instance, session, token, wait_s=0.3)
-    assert time.monotonic() - began < 2.9
+    may_answer.set()
     assert (found["run"], found["state"], found["stale"]) == (run, first["state"], True)
     assert [one["run"] for one in found["settling"]] == [next_run]
     (since,) = found["evidence_since"]
@@ -77,9 +78,11 @@ def test_while_it_is_settling_the_older_state_stands_stale_with_what_events_prov
 
 def test_a_session_without_any_settlement_has_evidence(instance: Instance, model: ModelServer) -> None:
     session = instance.name("s")
-    model.plan = [good(after_s=2.0)]
+    may_answer = threading.Event()
+    model.plan = [replace(good(), until=may_answer)]
     run, token = a_run(instance, session)
     found = state_of(instance, session, token, wait_s=0)
+    may_answer.set()
     assert (found["state"], found["stale"], found["evidence_since"][0]["run"]) == (None, True, run)
     assert state_of(instance, session, token)["state"]["goal"] == "fix it"
 
@@ -87,13 +90,13 @@ def test_a_session_without_any_settlement_has_evidence(instance: Instance, model
 def test_a_degraded_run_can_be_settled_again(instance: Instance, model: ModelServer) -> None:
     """C45: by the same model, once it answers; the former settlement stays as history."""
     session = instance.name("s")
-    model.answer = lambda body: CUT
+    model.answer = lambda body: says("I would rather not")
     try:
         run, token = a_run(instance, session)
         path = f"/v1/runs/{run}"
         assert instance.http.post(f"{path}/settle").json()["code"] == "settling"
         degraded = instance.http.get(f"{path}/settlement", params={"wait_s": 60}).json()
-        assert (degraded["degraded_reason"], degraded["attempts"]) == ("unreachable", 4)
+        assert (degraded["degraded_reason"], degraded["attempts"]) == ("invalid_output", 4)
         assert state_of(instance, session, token)["stale"]
     finally:
         model.answer = lambda body: good()
