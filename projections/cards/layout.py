@@ -100,7 +100,8 @@ class _View(NamedTuple):
         """A cell with its name before it; a key that is a value is its own name."""
         if column == KEY:
             return ": ".join(row.cells[KEY])
-        return f"{self.name(table, column)}: {self.cell(row, column)}"
+        name, cell = self.name(table, column), self.cell(row, column)
+        return f"{name}: {cell}" if name else cell
 
     def uses(self, row: Row, columns: Iterable[str]) -> bool:
         """Whether a value in use stands in one of these columns."""

@@ -91,5 +91,4 @@ def _is_key(fact: Fact, names: list[str]) -> bool:
 def _sentence_of(fact: Fact) -> str:
     """The way to the long text that a fact is a sentence of; ``""`` for any other fact."""
     way, sign, number = fact.record.rpartition(SENTENCE)
-    return way if sign and fact.field and number.isdigit() else ""
-
+    return way if sign and number.isdigit() else ""
