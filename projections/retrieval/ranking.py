@@ -72,14 +72,15 @@ def rank(index: ScopeIndex, query: CardQuery, vector: NDArray[np.float32] | None
     allowed &= np.round(total, _DIGITS) >= max(query.threshold, 10**-_DIGITS)
     shares = {name: part / (1 + GAIN) for name, part in relevance.items()}
     shares |= _gains(_priors(index, query, columns, moment), total)
-    scores = np.round(np.sum(list(shares.values()), axis=0), _DIGITS)
+    shares = {name: np.round(share, _DIGITS) for name, share in shares.items()}
+    scores = np.round(np.sum(list(shares.values()), axis=0), _DIGITS)  # what is told adds up to the score
     page = _page(index, scores, np.flatnonzero(allowed), query)
     ends = moment if moment is not None else now_s
     hits = [
         Hit(
             index.entries[number], float(scores[number]), round(float(total[number]), _DIGITS),
             _state(index, index.entries[number], moment, ends),
-            {name: round(float(share[number]), _DIGITS) for name, share in shares.items()},
+            {name: float(share[number]) for name, share in shares.items()},
         )
         for number in page
     ]  # fmt: skip

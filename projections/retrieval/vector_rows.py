@@ -39,6 +39,10 @@ class VectorRows:
             self._waiting.setdefault(wanted, []).append(number)
         self.written = -1
 
+    def hashes_of(self, number: int) -> tuple[str, ...]:
+        """Content hashes of a document's passages."""
+        return self._hashes[number]
+
     def use_model(self, model: str, dimension: int) -> None:
         """Compare by this model's vectors from now on."""
         if (model, dimension) == (self.model, self._matrix.shape[1]):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from events.errors import Transient
+from events.errors import Refused, Transient
 from events.times import check_time
 from projections.read_models import ReadModels
 from projections.retrieval.documents import read_cards
@@ -71,7 +71,7 @@ class Searcher:
         """
         compile_filter(query.filter)
         if query.as_of:
-            check_time(query.as_of)
+            _check_moment(query.as_of)
         asking = asyncio.create_task(self._vector(query.text))
         try:
             async with self._indexes.fresh(query.scope, after) as fresh:
@@ -105,6 +105,13 @@ class Searcher:
         more = query.offset + len(ranking.hits) < ranking.total or len(kept) < len(items)
         model = asked.model if asked.vector is not None else ""
         return Answer(kept, ranking.total, more, model, asked.why, fresh.note, asked.vector)
+
+
+def _check_moment(time: str) -> None:
+    try:
+        check_time(time)
+    except Refused as error:
+        raise Refused(str(error).replace("`time`", "`as_of`"), code=error.code, field="as_of") from error
 
 
 def _item(document: dict[str, Any], hit: Hit, explain: bool) -> dict[str, Any]:
