@@ -54,7 +54,7 @@ class ReadsInTime:
 
 def _asked_for_s(scope: Scope) -> float:
     """What a read says that it is ready to wait; 0 for what is no such number: its route refuses that."""
-    text = parse_qs(scope["query_string"]).get(b"wait_s", [b""])[-1]
+    text = parse_qs(scope["query_string"].decode("latin-1")).get("wait_s", [""])[-1]
     try:
         seconds = float(text)
     except ValueError:
