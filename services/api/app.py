@@ -18,6 +18,8 @@ from services.api import (
     health,
     history,
     log,
+    memories,
+    memory_changes,
     metrics,
     problems,
     projections,
@@ -68,7 +70,8 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.searcher = open_searcher(backend)
     app.state.max_body_bytes = max_body_bytes
     reads = (tasks, history, exports, runs, settlements, search, cards, beliefs, threads, tables)
-    for module in (events, *reads, projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics):
+    upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
+    for module in (events, *reads, memories, memory_changes, *upkeeping):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

@@ -17,6 +17,7 @@ from services.cli import (
     deadletters,
     history,
     machine,
+    memories,
     operate,
     publish,
     read,
@@ -38,7 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for group in (
-    machine, publish, read, settle, cards, search, task, status, operate, rebuild, restore, deadletters, history,
+    machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
+    history,
 ):  # fmt: skip
     group.register(app)
 

@@ -83,9 +83,9 @@ class Curator:
             return
         waiting = [recorded.payload.content.strip() for recorded in view.waiting(BATCH)]
         texts = unseen(view, waiting)
-        with suppress(RefoldError):
-            vectors = await embed(texts) if texts else []
-            view.vectors.update(zip(texts, vectors, strict=True))
+        if texts:
+            with suppress(RefoldError):
+                view.vectors.update(zip(texts, await embed(texts), strict=True))
 
 
 async def follow(reaction: Reaction, view: ScopeView) -> None:
