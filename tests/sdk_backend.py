@@ -47,7 +47,8 @@ class FakeBackend:
     def take(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with self._lock:
             self.requests.append(len(events))
-            return [self._judge(event) for event in events]
+            stopped: set[str] = set()
+            return [self._judge_in(stopped, event) for event in events]
 
     def resume(self, task: str) -> dict[str, Any] | None:
         mine = [event for event in self.events if event.get("task") == task]
@@ -66,6 +67,15 @@ class FakeBackend:
             "finished_steps": [e["data"] for e in mine if e["type"] == "step.completed"],
             "in_flight": list(calls.values()),
         }
+
+    def _judge_in(self, stopped: set[str], event: dict[str, Any]) -> dict[str, Any]:
+        """Of a thread, what follows a refused event in one request is refused too."""
+        if event.get("run") in stopped:
+            return {"id": event["id"], "status": "conflict", "code": "seq_conflict", "message": "follows a refused one"}
+        outcome = self._judge(event)
+        if outcome["status"] == "conflict" and event["type"].startswith("thread."):
+            stopped.add(event["run"])
+        return outcome
 
     def _judge(self, event: dict[str, Any]) -> dict[str, Any]:
         outcome = {"id": event["id"], "status": "stored", "code": "", "message": ""}

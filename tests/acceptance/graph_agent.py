@@ -1,7 +1,8 @@
 """An agent as LangGraph runs it, for tests that kill it: nodes with effects on a ledger file, kept in Refold.
 
 ``python graph_agent.py URL THREAD LEDGER MODE``: ``start`` runs and kills itself where told by ``--kill``, ``resume``
-goes on, ``ask`` stops at a question, ``answer`` answers it, ``race`` runs once everybody is there.
+goes on, ``ask`` stops at a question, ``answer`` answers it, ``race`` runs once everybody is there. With ``--ahead`` it
+saves into a journal in that folder; with ``--hold`` nothing of that reaches the backend.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from refold import Conflict
-from refold.integrations.langgraph import RefoldSaver
+from refold.integrations.langgraph import RefoldSaver, ahead
 
 
 class State(TypedDict):
@@ -74,10 +75,14 @@ def main() -> None:
     for name in ("url", "thread", "ledger", "mode"):
         parser.add_argument(name)
     parser.add_argument("--kill", default="")
+    parser.add_argument("--ahead")
+    parser.add_argument("--hold", action="store_true")
     given = parser.parse_args()
+    if given.hold:
+        ahead.QUIET_S = ahead.GATHER_S = 3600.0
     ledger = Path(given.ledger)
     config = {"configurable": {"thread_id": given.thread}}
-    with RefoldSaver(given.url) as saver:
+    with RefoldSaver(given.url, write_ahead=given.ahead) as saver:
         if given.mode == "race":
             print(race(saver, config, ledger), flush=True)
             return

@@ -91,10 +91,12 @@ def test_the_checkpointer_conforms(instance: Instance, way: str) -> None:
 # ---- graphs that die
 
 
-def agent(instance: Instance, thread: str, ledger: Path, mode: str, kill: str = "") -> subprocess.Popen[bytes]:
+def agent(
+    instance: Instance, thread: str, ledger: Path, mode: str, kill: str = "", *options: str
+) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "sdk" / "python"), str(ROOT)))}
     return subprocess.Popen(
-        [sys.executable, str(AGENT), instance.url, thread, str(ledger), mode, "--kill", kill],
+        [sys.executable, str(AGENT), instance.url, thread, str(ledger), mode, "--kill", kill, *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
     )  # fmt: skip
 
@@ -276,6 +278,27 @@ def test_what_was_given_up_is_gone_from_the_read_model_too(saver: RefoldSaver, i
     assert rows.stdout.strip() in (b"", b"[]")
     put(saver, thread, values={"a": 3})
     assert newest(saver, thread).checkpoint["channel_values"] == {"a": 3}
+
+
+def test_a_run_does_not_go_on_from_what_was_deleted_meanwhile(saver: RefoldSaver, instance: Instance) -> None:
+    """Of the values that it has in common with its parent nothing would be left. A new run begins as ever."""
+    thread = instance.name("t")
+    config = put(saver, thread, values={"a": 1, "b": 1})
+    versions = newest(saver, thread).checkpoint["channel_versions"]
+    saver.delete_thread(thread)
+    with pytest.raises(Conflict, match="was given up while a run went on from it"):
+        put(saver, thread, config, values={"a": 1, "b": 2}, versions=versions, new=["b"])
+    with pytest.raises(Conflict, match="was given up"):
+        saver.put_writes(config, [("a", 2)], "w1")
+    assert saver.get_tuple(generate_config(thread)) is None
+    anew = put(saver, thread, values={"a": 3})
+    put(saver, thread, anew, values={"a": 4}, run_id="r")
+    saver.delete_for_runs(["r"])
+    assert newest(saver, thread).config == anew
+    last = put(saver, thread, anew, values={"a": 5})
+    saver.prune([thread])
+    put(saver, thread, last, values={"a": 6})
+    assert [one.checkpoint["channel_values"] for one in saver.list(generate_config(thread))] == [{"a": 6}, {"a": 5}]
 
 
 def test_pruning_takes_what_others_wrote_for_what_it_is(instance: Instance) -> None:

@@ -11,6 +11,7 @@ from refold import Conflict, NotFound, RefoldError, Refused, Unavailable
 from refold.integrations.langgraph.courier import Courier
 from refold.integrations.langgraph.direct import DirectTransport
 from refold.integrations.langgraph.wire import event
+from refold.integrations.langgraph.writer import Tenure
 
 from tests.sdk_backend import FakeBackend
 
@@ -73,6 +74,23 @@ def test_conflicts_and_refusals_come_to_whom_they_concern(backend: FakeBackend) 
     sender.close()
     with pytest.raises(RefoldError, match="closed"):
         sender.hand([thread_event(3)])
+
+
+def test_what_follows_a_lost_event_is_not_sent(backend: FakeBackend) -> None:
+    """Its number may be free, where another writer took just as many; another tenure may have it."""
+    backend.take([thread_event(1)])
+    sender, stale = courier(backend), Tenure("t")
+    lost = [sender.hand([thread_event(1), thread_event(2)], stale), sender.hand([thread_event(2)], stale)]
+    for future in lost:
+        with pytest.raises(Conflict, match="2 is expected"):
+            future.result(LONG_S)
+    asked = len(backend.requests)
+    with pytest.raises(Conflict, match="2 is expected"):
+        sender.hand([thread_event(2)], stale).result(LONG_S)
+    assert len(backend.requests) == asked
+    sender.hand([thread_event(2)], Tenure("t")).result(LONG_S)
+    sender.close()
+    assert [one["seq"] for one in backend.events] == [1, 2]
 
 
 def test_a_backend_that_stays_away_is_told_and_one_that_comes_back_has_it_all(backend: FakeBackend) -> None:

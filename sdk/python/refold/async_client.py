@@ -20,6 +20,7 @@ from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused
 from refold.opening import Client
 from refold.plain import plain
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
+from refold.settling import settle_async
 from refold.transport import AsyncTransport, connect_async
 from refold.vocabulary import note_draft
 
@@ -216,6 +217,7 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             await self.record_all(self.core.end(error))
+            await settle_async(self, error)
         except Conflict:
             if error is None:
                 raise

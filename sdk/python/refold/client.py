@@ -21,6 +21,7 @@ from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused
 from refold.opening import Client
 from refold.plain import plain
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
+from refold.settling import settle
 from refold.transport import Transport, connect
 from refold.vocabulary import note_draft
 
@@ -219,6 +220,7 @@ class Run(RunWords[None]):
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self.record_all(self.core.end(error))
+            settle(self, error)
         except Conflict:
             if error is None:
                 raise

@@ -19,6 +19,10 @@ ERROR_STREAK = 3
 """So many steps and calls failed in a row before the exception that ended the run: the task fails, not this process."""
 
 
+INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "panic_stop"))
+"""Reasons for which a run ends before its work does."""
+
+
 def reason_of(error: BaseException | None, failures_in_a_row: int = 0) -> Reason:
     """Why a run ended, by how its block ended.
 
@@ -44,7 +48,8 @@ class RunCore:
     """State of one run. ``publish`` is thread-safe.
 
     A forked child's events carry no number: it would take the parent's. ``about`` is what ``run.started`` tells,
-    ``versions`` the digests of what the run is configured with; the plan's joins them when there is one.
+    ``versions`` the digests of what the run is configured with; the plan's joins them when there is one. ``notes``
+    asks the agent's model at the run's end, where the run is to settle itself by it (see ``refold.settling``).
     """
 
     def __init__(
@@ -66,8 +71,11 @@ class RunCore:
         self._settles = settles
         self._about = about
         self._results: dict[str, Any] = {}
+        self.notes: Callable[[str], Any] | None = None
+        self.is_settled = False
         self._settlement: dict[str, Any] | None = None
         self._reason: Reason | None = None
+        self._interrupted = False
         self._handed_on: Any = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -140,14 +148,20 @@ class RunCore:
         """Keep the settlement for the end of the run; after the end it goes out at once."""
         if self._settles != "agent":
             raise ValueError('start the run with settles="agent": else the backend settles it as well')
-        self._settlement = members
+        self._settlement, self.is_settled = members, True
         return self._settlement_due() if self.terminated else []
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended; empty while it has not."""
+        return self._reason or ""
 
     def terminate(self, reason: Reason, outcome: Outcome | None, detail: str) -> list[Draft]:
         """The run ends; its settlement goes first. Only the first call counts."""
         if self.terminated:
             return []
         self.terminated, self._reason = True, reason
+        self._interrupted = outcome == "interrupted" if outcome else reason in INTERRUPTING
         data = filled(reason=reason, outcome=outcome, detail=detail[:2000])
         if self._handed_on is not None:
             data["result"] = fit(self._handed_on)
@@ -164,7 +178,7 @@ class RunCore:
         if self._settlement is None:
             return []
         members, self._settlement = self._settlement, None
-        data = {"by": "agent", "reason": self._reason, "interrupted": self._reason != "end_turn", **members}
+        data = {"by": "agent", "reason": self._reason, "interrupted": self._interrupted, **members}
         return [Draft("settlement.recorded", data, Wait.SOFT, counted=False)]
 
 

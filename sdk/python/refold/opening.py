@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from refold import ids
@@ -64,6 +64,7 @@ class Client(ABC, Generic[RunT]):
         session: str | None = None,
         agent: str | None = None,
         settles: Literal["agent", "backend"] = "backend",
+        settle: Callable[[str], Any] | None = None,
         settle_deadline_s: float | None = None,
         mode: str = "",
         model: str = "",
@@ -81,6 +82,10 @@ class Client(ABC, Generic[RunT]):
         than ``checkpoint_version``, the one that this code writes and reads. What of model, prompt and tools is not as
         the last attempt had it is logged, and stands in ``run.resumed.changed``. Raises RefoldError for ``resume``
         through the inbox.
+
+        The run leaves notes at its end: by the backend, which asks the run's ``model``; by ``run.settle`` with
+        ``settles="agent"``; or by ``settle``, a function that hands a prompt to the agent's own model and returns its
+        answer (see ``refold.settling``). ``settle_deadline_s`` is how long the backend leaves the latter two.
         """
         if resume:
             self.must_answer("`resume=True` asks what earlier attempts left")
@@ -97,7 +102,9 @@ class Client(ABC, Generic[RunT]):
             tools=addressed(tools),
         )
         versions = configured(model=model, system_prompt=system_prompt, tools=tools)
-        core = RunCore(scope, settles=settles, about=about, versions=versions, checkpoint_version=checkpoint_version)
+        by = "agent" if settle else settles
+        core = RunCore(scope, settles=by, about=about, versions=versions, checkpoint_version=checkpoint_version)
+        core.notes = settle
         return self._new_run(core, resume)
 
     @property
