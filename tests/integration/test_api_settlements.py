@@ -6,12 +6,14 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from refold import Refold
 
 from tests.instance import Instance, running_instance, until
-from tests.model_server import ModelServer, good, model_server, says
+from tests.model_server import GOOD, ModelServer, good, model_server, says
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +116,24 @@ def test_only_what_has_ended_is_settled_again(instance: Instance) -> None:
     instance.stored(instance.event(run, "run.started", {}))
     refused = instance.http.post(f"/v1/runs/{run}/settle")
     assert (refused.status_code, refused.json()["code"]) == (409, "not_ended")
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "answers nothing of use"])
+def test_a_run_that_settles_itself_costs_the_backend_no_call(
+    instance: Instance, model: ModelServer, tmp_path: Path, answers: bool
+) -> None:
+    """What it could not settle itself is settled by evidence, at once."""
+    before = len(model.requests)
+    text = json.dumps(GOOD, ensure_ascii=False) if answers else "I would rather not"
+    with Refold(instance.url, spool=tmp_path) as client, client.run("fix it", model="m", settle=lambda _: text) as run:
+        run.tool("edit", {"path": "a.py"}, side_effect=True).__enter__()
+    found = instance.http.get(f"/v1/runs/{run.id}/settlement", params={"wait_s": 30}).json()
+    if answers:
+        assert (found["by"], found["session_state"]["goal"], found["attempts"]) == ("agent", "fix it", 1)
+    else:
+        assert (found["degraded_reason"], found["attempts"]) == ("invalid_output", 4)
+        assert found["evidence"][0].startswith("side effect without an answer, check before repeating: edit")
+    assert len(model.requests) == before
 
 
 def test_how_runs_are_settled_is_a_metric(instance: Instance) -> None:
