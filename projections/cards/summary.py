@@ -12,8 +12,7 @@ from typing import Any
 
 from events.types.thought import DecisionMade
 from projections.cards import extract, layout
-from projections.cards.facts import Fact, facts_of, spelled
-from projections.cards.prose import sentences
+from projections.cards.facts import Fact, spelled
 from projections.cards.templates import PLAIN, Template
 
 LIMIT = 800
@@ -61,13 +60,3 @@ def message_text(content: Any) -> str:
         return ""
     texts = [part.get("text", "") if isinstance(part, dict) else part for part in content]
     return "\n".join(text for text in texts if isinstance(text, str) and text)
-
-
-def of_result(value: Any) -> str:
-    """The summary of a tool's result, without a template."""
-    return summarize(facts_of(value))
-
-
-def of_prose(text: str) -> str:
-    """The summary of a text."""
-    return extract.telling(list(sentences(text)), LIMIT)

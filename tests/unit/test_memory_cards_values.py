@@ -6,9 +6,9 @@ from time import process_time
 
 import pytest
 
-from projections.cards.facts import opened
+from projections.cards.facts import facts_of, opened
 from projections.cards.rules import CAUSAL, NOVELTY, excludes, worth
-from projections.cards.summary import LIMIT, of_result
+from projections.cards.summary import LIMIT, summarize
 from projections.cards.tokens import MAX_TEXT
 from projections.cards.values import MAX_VALUES, normal, of_json, of_text
 
@@ -66,7 +66,7 @@ def test_json_inside_text_is_opened_and_stays_exact() -> None:
     """C27: an integer beyond 64 bits is never a float."""
     assert opened('{"order_id": 9999999999999999999999}') == {"order_id": 9999999999999999999999}
     assert of_json('{"order_id": 9999999999999999999999}') == ["9999999999999999999999"]
-    assert of_result('{"order_id": 9999999999999999999999}') == "order_id: 9999999999999999999999"
+    assert summarize(facts_of('{"order_id": 9999999999999999999999}')) == "order_id: 9999999999999999999999"
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "[" * 70 + "]" * 70, "{broken", '{"a": "\\u0000"}', "[1,]"])
@@ -78,7 +78,7 @@ def test_text_that_only_looks_like_json_is_text(text: str) -> None:
 def test_work_is_bounded() -> None:
     assert len(of_json([f"id-{n}" for n in range(5_000)])) == MAX_VALUES
     assert len(of_text(" ".join(f"id-{n}" for n in range(50_000)))) == MAX_VALUES
-    assert len(of_result({f"field{n}": "x" * 50 for n in range(1_000)})) <= LIMIT
+    assert len(summarize(facts_of({f"field{n}": "x" * 50 for n in range(1_000)}))) <= LIMIT
 
 
 @pytest.mark.parametrize("unit", ["a", "-", "a.", "A", "1", "a-", "/", "1,", "a@", "Ab ", "_", "1:", "“"])
