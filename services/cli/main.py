@@ -13,7 +13,10 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    bench,
+    bench_context,
     cards,
+    context,
     deadletters,
     history,
     machine,
@@ -40,7 +43,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history,
+    history, context, bench, bench_context,
 ):  # fmt: skip
     group.register(app)
 

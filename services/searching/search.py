@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from events.errors import Refused, Transient
 from events.times import check_time
+from projections.context import tokens
 from projections.read_models import ReadModels
 from projections.retrieval.documents import read_cards
 from projections.retrieval.filters import compile_filter
@@ -126,14 +127,8 @@ def _within(items: list[dict[str, Any]], max_tokens: int | None) -> list[dict[st
     kept: list[dict[str, Any]] = []
     left = max_tokens
     for item in items:
-        left -= estimate_tokens(str(item.get("model_summary") or item.get("summary") or ""))
+        left -= tokens.count(str(item.get("model_summary") or item.get("summary") or ""))
         if left < 0:
             break
         kept.append(item)
     return kept
-
-
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text, roughly: four characters of ASCII make one, and every other character is one."""
-    wide = sum(1 for char in text if char > "\x7f")
-    return wide + (len(text) - wide + 3) // 4
