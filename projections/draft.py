@@ -90,6 +90,10 @@ class Draft:
         row = self._edited[table, pk] = self._blanks.row(table, pk)
         return row
 
+    def put(self, table: str, pk: tuple[Any, ...], row: dict[str, Any]) -> None:
+        """A whole row, every column of it given; for rows of which an event writes hundreds."""
+        self._edited[table, pk] = row
+
     def drop(self, table: str, *pk: Any) -> None:
         """The row will be deleted."""
         self._edited[table, pk] = None

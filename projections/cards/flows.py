@@ -7,6 +7,7 @@ cut; keys that are values stand as ``*`` already (``facts``), so no value travel
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from projections.bounds import short
 from projections.draft import Draft
@@ -30,12 +31,12 @@ def seen(draft: Draft, agent: str, tool: str, fields: Sequence[str]) -> None:
     """These fields stood in one more result of the tool."""
     if fields:
         row = draft.edit("card_fields", short(agent), short(tool))
-        row["seen"] = _counted(row["seen"], map(short, fields), MAX_SEEN)
+        row["seen"] = _counted(row["seen"], map(_named, fields), MAX_SEEN)
 
 
 def flowed(draft: Draft, agent: str, used_by: str, flows: Iterable[Flow]) -> None:
     """Values went into a call of a tool, each flow counted once."""
-    names = [SEPARATOR.join(short(_one_line(name)) for name in flow) for flow in sorted(set(flows))]
+    names = [SEPARATOR.join(map(_named, flow)) for flow in sorted(set(flows))]
     if names:
         row = draft.edit("card_flows", short(agent), short(used_by))
         row["counts"] = _counted(row["counts"], names, MAX_FLOWS)
@@ -49,15 +50,23 @@ def _counted(before: dict[str, int] | None, names: Iterable[str], limit: int) ->
     return counts
 
 
-def with_origin(origins: str, tool: str, field: str) -> str:
-    """Where a value stood, and now stands in this field of this tool's result, too: a line each."""
-    place = f"{tool}{SEPARATOR}{field}"
-    if place.count(SEPARATOR) != 1 or "\n" in place:
-        place = f"{_one_line(tool)}{SEPARATOR}{_one_line(field)}"
-    if not origins or place == origins:
-        return place
+@lru_cache(maxsize=8_192)
+def place(tool: str, field: str) -> str:
+    """Where a value stands, as one line."""
+    return f"{_one_line(tool)}{SEPARATOR}{_one_line(field)}"
+
+
+def with_place(origins: str, place: str) -> str:
+    """The places of a value, a line each, with one more; the first ``MAX_ORIGINS`` are kept."""
+    if place == origins:
+        return origins
     known = origins.split("\n")
     return origins if place in known or len(known) >= MAX_ORIGINS else f"{origins}\n{place}"
+
+
+@lru_cache(maxsize=8_192)
+def _named(name: str) -> str:
+    return short(_one_line(name))
 
 
 def _one_line(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from projections.bounds import clip
 from projections.cards import conflicts, kinds, needs, validity
-from projections.cards.flows import with_origin
+from projections.cards.flows import place, with_place
 from projections.cards.forms import normal
 from projections.cards.rules import AHEAD, NOVELTY, THRESHOLD, worth
 from projections.cards.scene import Card, Scene
@@ -86,14 +86,15 @@ def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int]
     draft, weight, any_new = scene.draft, 0, False
     for value, field in scene.traced.found.items():
         before = draft.peek("card_values", value)
-        row = draft.add("card_values", value)
+        row: dict[str, Any] = {"value": value, "last": card}
         if before is None:
             any_new = True
             weight = max(weight, weights[kinds.kind_of(value, field)])
-            row.update(first=card, last=card, cards=1, origins=with_origin("", tool, field))
+            row.update(first=card, origins=place(tool, field), cards=1, uses=0)
         else:
-            origins = with_origin(before["origins"], tool, field)
-            row.update(before, last=card, cards=before["cards"] + 1, origins=origins)
+            origins = with_place(before["origins"], place(tool, field))
+            row.update(first=before["first"], origins=origins, cards=before["cards"] + 1, uses=before["uses"])
+        draft.put("card_values", (value,), row)
     if any_new or not first_time:
         return weight
     told = scene.traced.told

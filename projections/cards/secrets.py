@@ -5,15 +5,18 @@ Masked are values named like a secret (``api_key: ...``, ``"password": "..."``, 
 random: hexadecimal ones that are not called a digest or a commit, and mixed ones of letters and digits. The original is
 in the archive all the same. The rules are our own, since a fold must mean the same with whatever libraries it runs.
 
-Most events hold nothing of the kind: ``suspicious`` says so at the cost of a few searches in their text.
+Most events hold nothing of the kind: ``among`` says so at the cost of a glance at their facts.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from projections.cards.facts import Fact
 from projections.cards.forms import MASK
 
 _LABEL = (
@@ -48,11 +51,38 @@ _HINTS = (
 )  # fmt: skip
 _HINTS_CJK = ("密", "口令", "令牌")
 _LONG_ENOUGH = 20
+_KEPT = 120
+_SHORTEST = 6
+"""No secret is found in less: a label, a sign and a value, in code points."""
 _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
+
+
+def among(facts: Iterable[Fact]) -> bool:
+    """Whether one of these facts may hold a secret, by its field or by its text. False is sure."""
+    last = ""
+    for field, _, text in facts:
+        if field != last:
+            last = field
+            if _telling(field):
+                return True
+        if (len(text) >= _LONG_ENOUGH or ":" in text or "=" in text or not text.isascii()) and _may_hold(text):
+            return True
+    return False
+
+
+def _may_hold(text: str) -> bool:
+    return _telling(text) if len(text) <= _KEPT else suspicious(text)
+
+
+@lru_cache(maxsize=16_384)
+def _telling(text: str) -> bool:
+    return suspicious(text) or _NAMED.fullmatch(text) is not None or _PASSWORD.fullmatch(text) is not None
 
 
 def suspicious(text: str) -> bool:
     """Whether a text may hold a secret. False is sure."""
+    if len(text) < _SHORTEST:
+        return False
     lowered = text.lower()
     for hint in _HINTS:
         if hint in lowered:

@@ -6,6 +6,8 @@ Secrets are masked before anything else is read (see ``secrets``), so nothing th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -14,9 +16,9 @@ from events.event import Recorded
 from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import canonical, digest
+from projections.cards import secrets
 from projections.cards.facts import Fact, facts_of, opened
 from projections.cards.forms import UBIQUITOUS, normal
-from projections.cards.secrets import masked, masked_text, suspicious
 from projections.cards.summary import message_text
 from projections.cards.values import of_facts
 
@@ -84,46 +86,49 @@ def trace(recorded: Recorded) -> Traced:
 def _trace(payload: Any) -> Traced:
     match payload:
         case ToolCalled(arguments=arguments):
-            content = _read(arguments)
-            facts = tuple(facts_of(content))
+            content, facts = _read(arguments)
             return Traced(content, facts, of_facts(facts))
         case ToolReturned(result=content):
-            return _of_content(_read(content))
+            return _of_content(content)
         case ToolFailed(error=error):
-            return _of_content(_read(error))
+            return _of_content(error)
         case MessageAdded(role="user", content=content):
-            return _of_content(_read(message_text(content)))
+            return _of_content(message_text(content))
         case DecisionMade() as made:
             return _of_decision(made)
         case _:
             return Traced()
 
 
-def _read(value: Any) -> Any:
-    """The value with its secrets masked; JSON in a text is opened before, so that names of fields tell of secrets."""
-    inner = opened(value)
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return masked(inner) if suspicious(text) else inner
+def _read(value: Any) -> tuple[Any, tuple[Fact, ...]]:
+    """The value and its facts, secrets masked; JSON in a text is opened before, so that fields tell of secrets."""
+    value = opened(value)
+    facts = facts_of(value)
+    if secrets.among(facts):
+        value = secrets.masked(value)
+        facts = facts_of(value)
+    return value, tuple(facts)
 
 
-def _of_content(content: Any) -> Traced:
-    facts = tuple(facts_of(content))
+def _of_content(value: Any) -> Traced:
+    content, facts = _read(value)
     prose = isinstance(content, str)
-    text = " ".join(content.split()) if prose else msgspec.json.encode(content, order="sorted").decode()
-    fields = tuple(dict.fromkeys(fact.field for fact in facts if fact.field))[:MAX_FIELDS]
+    text = " ".join(content.split()) if prose else msgspec.json.encode(content).decode()
+    fields = tuple(dict.fromkeys([fact.field for fact in facts]))
+    fields = tuple(filter(None, fields))[:MAX_FIELDS]
     top = tuple(content)[:MAX_FIELDS] if isinstance(content, dict) else ()
-    return Traced(content, facts, of_facts(facts, prose=prose), _entity(content), top, fields, digest(text))
+    return Traced(content, facts, of_facts(facts, prose=prose), _entity(content, facts), top, fields, digest(text))
 
 
 def _of_decision(told: DecisionMade) -> Traced:
     made = DecisionMade(
-        chosen=masked_text(told.chosen),
-        question=masked_text(told.question),
-        rationale=masked_text(told.rationale),
-        alternatives=masked(told.alternatives),
-        based_on=[masked_text(text) for text in told.based_on],
+        chosen=secrets.masked_text(told.chosen),
+        question=secrets.masked_text(told.question),
+        rationale=secrets.masked_text(told.rationale),
+        alternatives=secrets.masked(told.alternatives),
+        based_on=[secrets.masked_text(text) for text in told.based_on],
     )
-    facts = tuple(facts_of(_read(told.chosen)))
+    facts = _read(told.chosen)[1]
     found = of_facts(facts)
     for more in (made.question, made.rationale, *made.based_on):
         found |= {value: field for value, field in of_facts(facts_of(more), prose=True).items() if value not in found}
@@ -137,16 +142,21 @@ def clip_question(question: str) -> str:
     return " ".join(question.casefold().split())
 
 
-def _entity(value: Any) -> tuple[str, str] | tuple[()]:
-    """The first field that identifies something, with its value."""
-    if not isinstance(value, dict):
+def _entity(content: Any, facts: Sequence[Fact]) -> tuple[str, str] | tuple[()]:
+    """The first field of the outermost object that identifies something, with its value."""
+    if not isinstance(content, dict):
         return ()
-    for field, item in value.items():
-        if isinstance(item, (str, int)) and not isinstance(item, bool) and _IDENTIFYING.search(field):
-            told = normal(str(item))
+    for field, record, text in facts:
+        if not record and _identifies(field) and not isinstance(content.get(field), (list, dict)):
+            told = normal(text)
             if told:
                 return (field, told)
     return ()
+
+
+@lru_cache(maxsize=8_192)
+def _identifies(field: str) -> bool:
+    return _IDENTIFYING.search(field) is not None
 
 
 def call_subject(payload: ToolCalled) -> str:

@@ -18,11 +18,10 @@ _CLAUSES = re.compile("[，。！？；、]")
 def of_facts(facts: Iterable[Fact], *, prose: bool = False) -> dict[str, str]:
     """Value -> the field it stands in first, in order of appearance. ``prose``: the facts are sentences."""
     found: dict[str, str] = {}
-    read = in_text if prose else in_field
-    for fact in facts:
-        for value in read(fact.text):
-            if value not in found:
-                found[value] = fact.field
+    for field, _, text in facts:
+        # the same few texts come again and again, so what they hold is kept
+        for value in _in_field(text) if len(text) <= MAX_VALUE and not prose else in_text(text):
+            found.setdefault(value, field)
         if len(found) >= MAX_VALUES:
             return dict(list(found.items())[:MAX_VALUES])
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -110,7 +110,7 @@ def where_value(conn: Connection, org: str, task: str, value: str) -> Document |
 def why(row: Mapping[str, Any]) -> list[str]:
     """Why a card exists, a sentence for each rule that spoke for it, the weightiest first."""
     reasons: Mapping[str, int] = row["reasons"] or {}
-    told = {
+    told: Mapping[str, Callable[[int], str]] = {
         CAUSAL: lambda times: f"used by {times} later call{_s(times)} or decision{_s(times)}",
         CONSTRAINT: lambda _: f"rules something out: {row['excludes']}" if row["excludes"] else "rules something out",
         AHEAD: lambda _: f"may be asked for: {'; '.join(_asked(*one) for one in (row['ahead'] or ())[:_AHEAD_TOLD])}",
