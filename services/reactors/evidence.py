@@ -1,7 +1,7 @@
 """What a run's own events prove it did: the mechanical settlement, when no model's notes can be had. Pure.
 
 Each line is one fact, short enough to be pinned into the next context. What may have happened twice, or not at all,
-says so: a call without an answer is no success.
+says so: a call without an answer is no success. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from projections.cards import secrets
 from services.reactors.trajectory import Call, Trajectory
 
 LINE_CHARS = 240
+_LOOKED_AT = 4_000
+_KEY = ", idempotency key "
 LINES_A_KIND = 12
 """Latest facts of one kind that are listed; older ones are counted."""
 
 _CHANGES_FILES = re.compile(
     r"write|edit|create|patch|save|delete|remove|move|rename|append|replace|insert", re.IGNORECASE
 )
-_PATH_NAMES = ("path", "file_path", "file", "filename", "target_file")
+_PATH_NAMES = ("path", "file_path", "file", "filename", "target_file", "destination")
+_PATCH_NAMES = ("patch", "diff", "input")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S[^\t\r\n]*)", re.MULTILINE)
+"""The files of a patch, as it names them itself."""
 _COMMAND_NAMES = ("command", "cmd", "script", "code")
+_OUTPUT_NAMES = ("stderr", "stdout", "output", "text", "content")
+_OUTCOME_CHARS = 100
 
 
 def evidence(run: Trajectory) -> list[str]:
@@ -42,7 +50,16 @@ def evidence(run: Trajectory) -> list[str]:
         (f"waiting for approval: {_joined(name, text)}" for name, text in run.approvals.items()),
         (f"decided: {_joined(made.chosen, made.rationale)}" for made in run.decisions),
     )
-    return [line for kind in kinds for line in _latest([clip(fact) for fact in kind])]
+    return [line for kind in kinds for line in _latest([clip(_safe(fact)) for fact in kind])]
+
+
+def _safe(fact: str) -> str:
+    """The fact without secrets; of a very long one its head, since no more of it is kept.
+
+    An idempotency key looks like one, and is not: whoever repeats the call needs it.
+    """
+    told, mark, key = fact.rpartition(_KEY)
+    return f"{secrets.masked((told if mark else key)[:_LOOKED_AT])}{mark}{key if mark else ''}"
 
 
 def clip(text: str, chars: int = LINE_CHARS) -> str:
@@ -76,13 +93,28 @@ def _open_call(call: Call) -> str:
 
 def _changed_files(returned: Iterable[Call]) -> Iterable[str]:
     for call in returned:
+        if not (call.side_effect or _CHANGES_FILES.search(call.name)):
+            continue
         path = _argument(call, _PATH_NAMES)
-        if path and (call.side_effect or _CHANGES_FILES.search(call.name)):
-            yield f"file changed: {path} ({call.name})"
+        for changed in [path] if path else dict.fromkeys(_PATCHED.findall(_argument(call, _PATCH_NAMES))):
+            yield f"file changed: {changed} ({call.name})"
 
 
 def _command(call: Call) -> str:
-    return f"command: {_argument(call, _COMMAND_NAMES)}: {call.error or 'ok'}"
+    """A command and its outcome: the error or ``ok``, and the last line of what it wrote."""
+    command, last = clip(_argument(call, _COMMAND_NAMES), _OUTCOME_CHARS), _last_line(call.result)
+    return f"command: {command}: {call.error or 'ok'}{f': {last}' if last and last != call.error else ''}"
+
+
+def _last_line(result: Any) -> str:
+    if isinstance(result, dict):
+        result = next(
+            (text for name in _OUTPUT_NAMES if isinstance(text := result.get(name), str) and text.strip()), ""
+        )
+    if not isinstance(result, str):
+        return ""
+    lines = result[-_LOOKED_AT:].strip().splitlines()
+    return clip(lines[-1], _OUTCOME_CHARS) if lines else ""
 
 
 def _named(call: Call) -> str:
@@ -90,7 +122,7 @@ def _named(call: Call) -> str:
 
 
 def _key(call: Call) -> str:
-    return f", idempotency key {call.idempotency_key}" if call.idempotency_key else ""
+    return f"{_KEY}{call.idempotency_key}" if call.idempotency_key else ""
 
 
 def _argument(call: Call, names: Sequence[str]) -> str:

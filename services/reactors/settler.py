@@ -19,6 +19,7 @@ import orjson
 from events.door import admit
 from events.errors import Refused
 from events.types.settlement import DegradedReason, SettlementRequested
+from projections.cards import secrets
 from services.models.client import Answer
 from services.models.failure import ModelFailed
 from services.reactors.evidence import clip, evidence
@@ -108,7 +109,7 @@ def _judge(reaction: Reaction, case: Case, answer: Answer) -> Answered:
     """Whether the answer is a settlement, one that the door lets in, too."""
     try:
         products = read_answer(answer.text, complete=answer.complete)
-        recorded = _recorded(reaction, case, answer, products.plain())
+        recorded = _recorded(reaction, case, answer, secrets.masked(products.plain()))
         admit(recorded)
     except (InvalidAnswer, Refused) as error:
         return Later(0.0, [_attempt(reaction, case, answer, failed="invalid_output", error=str(error))])

@@ -1,8 +1,8 @@
 """The watchdog: a run that has been silent for too long gets ``run.terminated`` with reason ``lost`` (DESIGN 6).
 
 One process watches all partitions, by a lease; others stand by. It reads the archive from its checkpoints on, which
-stay behind the oldest run that is still open, and keeps what it knows in memory. It judges only what it has seen whole: it
-asks how long the log is, reads that far, and judges by the moment at which it asked. Where the archive does not come
+stay behind the oldest run that is still open, and keeps what it knows in memory. It judges only what it has seen whole:
+it asks how long the log is, reads that far, and judges by the moment at which it asked. Where the archive does not come
 that far in time, no run is to blame, and all of them get their time anew; so they do when the watchdog itself begins.
 
 A lost run is provisional: a sign of life takes its place. The event's id follows from the run's last one, so that it is

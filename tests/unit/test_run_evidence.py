@@ -71,11 +71,45 @@ def test_evidence_names_files_commands_side_effects_errors_and_what_is_open() ->
         "side effect done: send_mail (c3), idempotency key k3",
         "file changed: src/a.py (edit_file)",
         "artifact: report: file:///r.md",
-        "command: pytest -q: exit 1",
+        "command: pytest -q: exit 1: 1 failed",
         "step completed: Edit: changed a.py",
         "step not finished: Test",
         "error: bash (c2): exit 1",
         "decided: pytest: it is there",
+    ]
+
+
+def test_evidence_holds_no_secret_but_the_keys_that_repeating_needs() -> None:
+    """C21: in commands, in what they wrote, in errors; an idempotency key is none, however it looks."""
+    token, key = "0123456789abcdef0123456789abcdef01234567", "f" * 16 + "0a1b2c3d4e5f6071"
+    run = run_of(
+        called("c1", "bash", {"command": f"curl -H 'Authorization: Bearer {token}' https://ci:{token}@host"}),
+        returned("c1", {"output": "ok\napi_key: sk-xx-AAAA1111BBBB2222.cccc3333dddd_EEEE"}),
+        called("c2", "pay", {}, side_effect=True, idempotency_key=key),
+        failed("c3", f"refused: password={token}"),
+        ended("error_streak"),
+    )
+    told = "\n".join(evidence(run))
+    assert token not in told and "AAAA1111" not in told and "cccc3333" not in told
+    assert f"pay (c2), idempotency key {key}" in told and "curl" in told
+
+
+def test_evidence_names_the_files_of_a_patch_and_the_end_of_what_a_command_wrote() -> None:
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n*** Add File: src/b.py\n+y\n"
+    diff = "--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n"
+    run = run_of(
+        called("c1", "apply_patch", {"input": patch}),
+        returned("c1", "done"),
+        called("c2", "patch", {"diff": diff}),
+        returned("c2"),
+        called("c3", "bash", {"command": "pytest"}),
+        returned("c3", "....\n\n12 passed in 3 s\n"),
+    )
+    assert evidence(run) == [
+        "file changed: src/a.py (apply_patch)",
+        "file changed: src/b.py (apply_patch)",
+        "file changed: c.py (patch)",
+        "command: pytest: ok: 12 passed in 3 s",
     ]
 
 
