@@ -1,9 +1,9 @@
 """Facts: what a result or a message says, value by value, each with its name and the record that it stands in.
 
-JSON (also JSON in a text, and JSON in a text within that), tables and records as text (``tabular``) give one fact a
-leaf, spelled as it was written: whole numbers of any length stay exact; a number with a fraction keeps its zeros where
-it came inside a text, while inside an event's own JSON the door has already written it in its shortest form. A long
-text in a field gives one fact a sentence. Anything else is prose: one fact a sentence or line.
+JSON, also JSON, tables and records in a text (``opening``), and such a text within them, give one fact a leaf, spelled
+as it was written: whole numbers of any length stay exact; a number with a fraction keeps its zeros where it came inside
+a text, while inside an event's own JSON the door has already written it in its shortest form. A long text in a field
+gives one fact a sentence. Anything else is prose: one fact a sentence or line.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-import msgspec
 import regex
 
-from events.strict_json import MAX_DEPTH, deeper_than
 from projections.bounds import canonical
+from projections.cards.opening import read
 from projections.cards.prose import sentences
-from projections.cards.tabular import structured
 
 MAX_FACTS = 512
 """Facts of one value, at most; later ones are left out."""
@@ -41,7 +39,6 @@ SENTENCE = "#"
 _OPENING = ("", "{", "[")
 _LIKE_IDS = regex.compile(r"\d\D*\d\D*\d|[@/\\:]|^\d+$")
 _WORDS = {None: "null", True: "true", False: "false"}
-_decode = msgspec.json.Decoder(float_hook=str).decode
 
 
 class Fact(NamedTuple):
@@ -76,22 +73,11 @@ def facts_of(value: Any) -> list[Fact]:
 
 
 def opened(value: Any) -> Any:
-    """What a text holds as JSON, as a table or as records, all spelled as they were; else the value itself."""
+    """What a text holds as JSON, as a table or as records (``opening``), all spelled as they were; else the value."""
     if not isinstance(value, str) or len(value) > MAX_PARSED:
         return value
-    text = value.strip()
-    held = _json(text) if text[:1] in ("{", "[") and text[-1:] in ("}", "]") else structured(value)
+    held = read(value)
     return value if held is None else held
-
-
-def _json(text: str) -> Any:
-    """The array or object that a text is as JSON; None when it is none."""
-    if "\\u0000" in text or deeper_than(MAX_DEPTH, text.encode("utf-8", "surrogatepass")):
-        return None  # a NUL would come to life here, and no store takes it
-    try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
 
 
 def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inner: bool = False) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import Fact, facts_of
+from projections.cards.facts import Fact, facts_of, opened
 from projections.cards.summary import summarize
 from projections.cards.tabular import structured
 
@@ -93,6 +93,44 @@ def test_tables_and_records(text: str, value: Any) -> None:
 )
 def test_what_is_not_surely_a_table_stays_a_text(text: str) -> None:
     assert structured(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1.10}\n{"a": 2}\n', [{"a": "1.10"}, {"a": 2}]),
+        ('```json\n{"a": [1]}\n```', {"a": [1]}),
+        ("```\na: 1\nb: 2\n```", {"a": "1", "b": "2"}),
+        ('Result: {"id": "A-1"}', ["Result:", {"id": "A-1"}]),
+        ("找到两个订单：\n[{'id': 'A-1'}]", ["找到两个订单：", [{"id": "A-1"}]]),
+        (
+            "{'a': 1.10, 'b': None, 'c': (1,), 'd': [True, 'it\\'s', \"x\\n\"], 'n': 99999999999999999999999}",
+            {"a": "1.10", "b": None, "c": [1], "d": [True, "it's", "x\n"], "n": 99999999999999999999999},
+        ),
+    ],
+)
+def test_json_in_its_many_dresses(text: str, value: Any) -> None:
+    """C27 also where Python wrote it."""
+    assert opened(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{1, 2}",
+        "{'a': f()}",
+        "{'a': 'b' 'c'}",
+        "{'a': '\\x00'}\x00",
+        "see [1]",
+        "[not json]",
+        "}",
+        "```",
+        "a: [x}",
+        "[" * 70 + "]" * 70,
+    ],
+)
+def test_what_is_no_document_stays_a_text(text: str) -> None:
+    assert opened(text) is text
 
 
 def test_facts_of_a_table_bear_its_names() -> None:
