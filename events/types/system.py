@@ -6,7 +6,12 @@ from events.types.base import Count, JsonValue, Level, NonEmpty, Payload
 
 
 class ContextAssembled(Payload, frozen=True, kw_only=True):
-    """A context was handed out; enough to make it again, not its text."""
+    """A context was handed out; enough to make it again, not its text.
+
+    ``positions``: read model and key -> how far it was read. ``learned`` ([tool, field, seen, became]) and
+    ``parameters`` are what was known of an agent's tools, ``recalled`` ([card, task]) what the query brought from other
+    tasks: they came from beyond the task's own events.
+    """
 
     context: NonEmpty
     now: str
@@ -16,6 +21,10 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
     query: str = ""
     tokens: Count = 0
     digest: str = ""
+    request: dict[str, JsonValue] = {}
+    learned: list[tuple[str, str, int, int]] = []
+    parameters: list[str] = []
+    recalled: list[tuple[str, str]] = []
 
 
 class PackImported(Payload, frozen=True, kw_only=True):

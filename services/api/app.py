@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from services.api import (
     beliefs,
     cards,
+    context,
     deadletters,
     embeddings,
     events,
@@ -69,7 +70,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.folding = history.Folding()
     app.state.searcher = open_searcher(backend)
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, history, exports, runs, settlements, search, cards, beliefs, threads, tables)
+    reads = (tasks, history, exports, runs, settlements, search, cards, context, beliefs, threads, tables)
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, *upkeeping):
         app.include_router(module.router)

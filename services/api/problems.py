@@ -18,8 +18,8 @@ from events.errors import Poison, RefoldError, Refused, SetupError, Transient
 RETRY_AFTER_S = 1
 _MEDIA_TYPE = "application/problem+json"
 _UNREADABLE = {"bad_json", "bad_event", "too_deep"}
-_CONFLICTS = {"in_use", "no_generation", "already_rebuilding", "not_ready", "no_rebuild"}
-_MISSING = {"no_event"}
+_CONFLICTS = {"in_use", "no_generation", "already_rebuilding", "not_ready", "no_rebuild", "not_the_same"}
+_MISSING = {"no_event", "no_checkpoint", "no_context", "no_card"}
 _TITLES = {
     400: "Bad request",
     404: "Not found",

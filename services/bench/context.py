@@ -81,18 +81,23 @@ def runs_of(path: Path, format: str, limit: int | None = None) -> list[ImportedR
 
 
 def decisions(
-    runs: Iterable[ImportedRun], budgets: Sequence[float], others: Mapping[str, rivals.Rival], *, alone: bool = False
-) -> Iterator[Decision | None]:
-    """The decisions of runs, each with its contexts, and None after each run."""
+    runs: Iterable[ImportedRun],
+    budgets: Sequence[float],
+    others: Mapping[str, rivals.Rival],
+    *,
+    alone: bool = False,
+    done: Callable[[], None] = lambda: None,
+) -> Iterator[Decision]:
+    """The decisions of runs, each with its contexts; ``done`` is called after each run."""
     if alone:
         for run in runs:
-            yield from decisions([run], budgets, others)
+            yield from decisions([run], budgets, others, done=done)
         return
     with replica(MEMORY_CARDS) as models:
         for run in runs:
             yield from _of_run(models, run, budgets, others)
             models.next_run()
-            yield None
+            done()
 
 
 def _of_run(

@@ -1,0 +1,85 @@
+"""``refold bench context``: how much of what decisions need stands in a context, and at what cost."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.bench import bench
+from services.cli.errors import USAGE, CliError
+from services.cli.options import AsJson
+from services.cli.output import console, hint, print_json, print_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group that ``services.cli.bench`` has added."""
+    bench.command("context")(context)
+
+
+def context(
+    data: Annotated[Path, typer.Option("--data", metavar="FILE|DIR", help="Recorded runs.", exists=True)],
+    format_: Annotated[str, typer.Option("--format", metavar="FORM", help="chat, relay or swe-agent.")] = "chat",
+    budget: Annotated[
+        list[float] | None,
+        typer.Option(metavar="SHARE", min=0.001, max=1.0, help="Share of the history's tokens; may be repeated."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many runs.")] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="No run learns from those before it.")] = False,
+    model: Annotated[str, typer.Option(metavar="NAME", help="Embedding model of dense; none: without.")] = (
+        "use-multilingual"
+    ),
+    dump: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Every context at the first budget, as JSON lines.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print coverage and cost of Refold's contexts, beside those of other ways to make one."""
+    from events.errors import RefoldError
+    from services.bench.context import BUDGETS
+    from services.importers.registry import FORMATS
+
+    if format_ not in FORMATS:
+        raise CliError(f"--format is {format_!r}: it must be one of {', '.join(FORMATS)}", USAGE)
+    try:
+        told = _measured(data, format_, tuple(budget or BUDGETS), limit, alone, model, dump)
+    except RefoldError as error:
+        raise CliError(str(error), USAGE) from error
+    if as_json:
+        print_json(told)
+        return
+    rows = [[one["way"], *map(_figure, (one[name] for name in _SHOWN))] for one in told["ways"]]
+    print_table(("way", "coverage#", "labelled#", "cost#", "density#"), rows, empty="no decision needs earlier values")
+    hint(f"{told['decisions']} decisions of {told['runs']} runs; tokens by Refold's estimate")
+
+
+_SHOWN = ("coverage", "labelled", "cost", "density")
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _measured(
+    data: Path, format_: str, budgets: tuple[float, ...], limit: int | None, alone: bool, model: str, dump: Path | None
+) -> dict[str, Any]:
+    from rich.progress import Progress
+
+    from services.bench import context as measuring
+    from services.embedding.choice import Choice
+    from services.embedding.models import load
+
+    runs = measuring.runs_of(data, format_, limit)
+    others = measuring.other_ways(budgets[0], None if model == "none" else load(Choice(model, form="light")))
+    with ExitStack() as stack:
+        shown = stack.enter_context(Progress(console=console(stderr=True), transient=True))
+        lines = stack.enter_context(dump.open("w", encoding="utf-8")) if dump else None
+        bar = shown.add_task("runs", total=len(runs))
+        figures = measuring.measure(
+            measuring.decisions(runs, budgets, others, alone=alone, done=lambda: shown.advance(bar)),
+            None if lines is None else lambda line: lines.write(f"{line}\n"),
+        )
+    decided = figures[0]["decisions"] if figures else 0
+    return {"runs": len(runs), "decisions": decided, "ways": figures}

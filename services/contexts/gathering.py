@@ -1,0 +1,198 @@
+"""Everything that a context is assembled from, read through a reader: the same reads live and from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection
+
+from events.archive import queries
+from events.archive.reader import Archived
+from events.errors import Refused
+from events.event import Position
+from events.keys import session_key, task_key
+from projections.cards import tables as cards
+from projections.cards.needs import readings
+from projections.cards.summary import message_text
+from projections.context.material import Material, Original, Turn
+from projections.context.sources import Needs, Source
+from projections.queries import beliefs, settlements, tasks
+from projections.queries.card_sources import Flows, read_needs, read_sources, source_of
+from projections.queries.rows import many
+from projections.retrieval.query import CardQuery, Scope
+from services.contexts.readers import BELIEFS, CARDS, SETTLEMENTS, STATE, Reader, Recalled
+from services.contexts.request import ContextRequest
+
+RECALLED, RELEVANCE = 5, 0.7
+"""Cards of other tasks that a query brings at most, and the least relevance of one."""
+TURNS = 5
+_PAGE, _PAGES = 200, 10
+_HOLDS = ("active", "constraint")
+
+
+class Gathered(NamedTuple):
+    """Material, and what of it does not follow from the task's own keys: the record must hold it."""
+
+    material: Material
+    flows: Flows
+    recalled: list[Recalled]
+
+
+async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gathered:
+    """What there is for a context at a moment. Raises Refused for an original that is none of this task's."""
+    org, task, key = reader.org, request.task, task_key(request.task)
+    state = await reader.read(STATE, key, lambda conn: tasks.task_document(conn, org, task, now=now))
+    about = state or {}
+    sources, flows, needs = await reader.read(CARDS, key, partial(_cards, reader, request, about, now))
+    recalled = await _recalled(reader, request, about)
+    left = await _session(reader, task, about.get("session", "")) if "state" in request.parts else None
+    rules, notices = await _policy(reader, about, now) if "policy" in request.parts else ([], [])
+    run = about.get("run", "")
+    material = Material(
+        task,
+        prompt=await reader.events(key, lambda conn, upto: prompt_of(conn, org, key, run, upto)),
+        state=state,
+        session=left,
+        beliefs=rules,
+        notices=notices,
+        evidence=[text for one_run in (left or {}).get("evidence_since", ()) for text in one_run.get("evidence") or ()],
+        sources=sources,
+        needs=needs,
+        recalled=[source for source, _ in recalled],
+        turns=await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto)),
+        originals=await _originals(reader, request, sources),
+        query=request.query,
+    )
+    return Gathered(material, flows, [name for _, name in recalled])
+
+
+def _cards(
+    reader: Reader, request: ContextRequest, about: dict[str, Any], now: datetime, conn: Connection
+) -> tuple[list[Source], Flows, Needs]:
+    org, task = reader.org, request.task
+    sources = read_sources(conn, org, task, now)
+    flows = concerning(reader.flows(conn, about.get("agent", "")), sources)
+    return sources, flows, read_needs(conn, org, task, flows, mode=request.mode, focus=request.focus)
+
+
+def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:
+    """What was learned of the fields of these sources: all that can matter to them."""
+    fields = {(source.title, fact.field) for source in sources for fact in source.facts}
+    names = {name for _, field in fields for name in readings(field)}
+    return Flows(
+        {field: count for field, count in flows.seen.items() if field in fields},
+        {field: count for field, count in flows.became.items() if field in fields},
+        flows.parameters & names,
+    )
+
+
+async def _session(reader: Reader, task: str, session: str) -> Any:
+    def work(conn: Connection) -> Any:
+        if session:
+            return settlements.session_document(conn, reader.org, session)
+        return settlements.task_session_document(conn, reader.org, task)
+
+    return await reader.read(SETTLEMENTS, session_key(session) if session else task_key(task), work)
+
+
+async def _policy(reader: Reader, about: dict[str, Any], now: datetime) -> tuple[list[Any], list[Any]]:
+    """What the agent, the user and the org learned that holds now, rules and notices apart."""
+    rules: list[Any] = []
+    notices: list[Any] = []
+    names = ((f"agent/{about.get('agent')}", "agent"), (f"user/{about.get('user')}", "user"), ("org", ""))
+    for scope in [scope for scope, level in names if not level or about.get(level)]:
+        found, bad = await reader.read(BELIEFS, scope, partial(_learned, org=reader.org, scope=scope, now=now))
+        rules += [belief for belief in found if belief["status"] in _HOLDS and belief["statement"]]
+        notices += bad
+    return rules, notices
+
+
+def _learned(conn: Connection, org: str, scope: str, now: datetime) -> tuple[list[Any], list[Any]]:
+    return beliefs.beliefs_of(conn, org, scope, now=now), beliefs.notices_of(conn, org, scope)
+
+
+async def _recalled(reader: Reader, request: ContextRequest, about: dict[str, Any]) -> list[tuple[Source, Recalled]]:
+    """Cards of other tasks of the same user (without one, of the same agent), the best last."""
+    if not request.query.strip() or "recalled" not in request.parts:
+        return []
+    user, agent = about.get("user", ""), about.get("agent", "")
+    if not (user or agent):
+        return []
+    scope = Scope(reader.org, user=user, agent="" if user else agent)
+    query = CardQuery(text=request.query, scope=scope, focus=request.focus, top_k=2 * RECALLED, threshold=RELEVANCE)
+    names = (await reader.recall(query, request.task))[:RECALLED]
+    rows: dict[Recalled, dict[str, Any]] = {}
+    for task in dict.fromkeys(task for _, task in names):
+        wanted = [card for card, of_task in names if of_task == task]
+        for row in await reader.read(CARDS, task_key(task), partial(_rows, org=reader.org, task=task, wanted=wanted)):
+            rows[row["card"], task] = row
+    return [(source_of(rows[name], {}), name) for name in reversed(names) if name in rows]
+
+
+def _rows(conn: Connection, org: str, task: str, wanted: list[str]) -> list[dict[str, Any]]:
+    return many(conn, cards.CARDS, org, task_key(task), cards.CARDS.c.card.in_(wanted))
+
+
+async def _originals(reader: Reader, request: ContextRequest, sources: Iterable[Source]) -> list[Original]:
+    known = {name: source for source in sources for name in (source.card, source.place)}
+    found: list[Original] = []
+    for name in request.originals:
+        source = known.get(name.removeprefix("#"))
+        if source is None:
+            raise Refused(
+                f"task {request.task!r} has no card {name!r:.150} that holds now: `/v1/cards/ID/raw` has any card's",
+                code="no_card",
+                field="originals",
+            )
+        read = partial(original_of, org=reader.org, key=task_key(request.task), place=Position.parse(source.place))
+        text = await reader.events(task_key(request.task), read)
+        found.append(Original(source.card, source.place, text))
+    return found
+
+
+def prompt_of(conn: Connection, org: str, key: str, run: str, upto: Position) -> str:
+    """The system prompt that a run was started with, where it came as text; else empty."""
+    for archived in queries.read_key_type(conn, org, key, "run.started"):
+        if archived.position <= upto and archived.event().run == run:
+            content = (orjson.loads(archived.event().data).get("system_prompt") or {}).get("content")
+            return message_text(content) if content else ""
+    return ""
+
+
+def turns_of(conn: Connection, org: str, key: str, run: str, upto: Position) -> list[Turn]:
+    """The latest messages of a run up to a position, oldest first; a bounded part of the task is looked at."""
+    found: list[Turn] = []
+    before = Position(upto.epoch, upto.n + 1)
+    for _ in range(_PAGES):
+        page = queries.read_key_back(conn, org, key, before, _PAGE)
+        found += [turn for archived in page for turn in _turn(archived, run)]
+        if len(page) < _PAGE or len(found) >= TURNS:
+            break
+        before = page[-1].position
+    return found[:TURNS][::-1]
+
+
+def _turn(archived: Archived, run: str) -> list[Turn]:
+    if archived.type != "message.added" or archived.verdict != "effective" or archived.event().run != run:
+        return []
+    data = orjson.loads(archived.event().data)
+    text = message_text(data.get("content"))
+    if data.get("role") in ("system", "developer") or not text.strip():
+        return []
+    return [Turn(str(archived.position), data.get("role", "user"), text)]
+
+
+def original_of(conn: Connection, upto: Position, *, org: str, key: str, place: Position) -> str:
+    """What an event of a task told, as text; empty past ``upto``."""
+    if place > upto:
+        return ""
+    page = queries.read_key_back(conn, org, key, Position(place.epoch, place.n + 1), 1)
+    if not page or page[0].position != place:
+        return ""
+    data = orjson.loads(page[0].event().data)
+    told = next((data[name] for name in ("result", "error", "content") if name in data), data)
+    return told if isinstance(told, str) else message_text(told) or orjson.dumps(told).decode()

@@ -1,0 +1,159 @@
+"""Where a context is read from: the read models as they are now, or the log as it was then.
+
+Both give one function of a connection the same rows, so that one gathering serves both. The live reader notes how far
+each key was folded; the past one folds the key again up to there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from events.archive import queries
+from events.errors import Refused, Transient
+from events.event import START, Position
+from events.keys import partition_of
+from projections.engine.past import fold_past, in_memory
+from projections.engine.store import read_letters
+from projections.queries.card_sources import Flows, read_flows
+from projections.retrieval.query import CardQuery
+from services.composition import Backend
+from services.searching.search import Searcher
+
+T = TypeVar("T")
+
+CARDS, STATE, SETTLEMENTS, BELIEFS = "memory_cards", "task_state", "settlements", "beliefs"
+LOG = "log"
+
+MAX_EVENTS = 200_000
+"""Longest history of a key that is folded to make a context again."""
+
+Recalled = tuple[str, str]
+"""(card, task) of a card that a query brought."""
+
+
+class Reader(Protocol):
+    """Reads for one org. ``positions``: ``model/key`` -> how far what was read of it reached.
+
+    A key of a read model is read once for a context: a second look might see more.
+    """
+
+    org: str
+    positions: dict[str, str]
+
+    async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
+        """``work`` on a read model that holds the key."""
+        ...
+
+    async def events(self, key: str, work: Callable[[Connection, Position], T]) -> T:
+        """``work`` on the log, which is told how far it may look at the key."""
+        ...
+
+    def flows(self, conn: Connection, agent: str) -> Flows:
+        """What was learned of an agent's tools; ``conn`` is one to the cards, within a read."""
+        ...
+
+    async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
+        """Cards of other tasks that a query brings, the best first."""
+        ...
+
+
+class LiveReader:
+    """Reads the active generations, once they hold what is durable of the task (or what ``after`` names)."""
+
+    def __init__(self, backend: Backend, searcher: Searcher, org: str, after: str = "") -> None:
+        self.org = org
+        self.positions: dict[str, str] = {}
+        self.notes: dict[str, bool] = {"reached": True, "stale": False}
+        self._backend = backend
+        self._searcher = searcher
+        self._after = after
+
+    async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
+        """``Reader.read``."""
+        found = await self._backend.read_models.read(model, work, self._after, self._backend.settings.read_timeout_s)
+        partition = partition_of(self.org, key, self._backend.partitions)
+        self.positions.setdefault(f"{model}/{key}", str(found.positions.get(partition, START)))
+        self.notes["reached"] &= found.reached
+        self.notes["stale"] |= found.stale
+        return found.value
+
+    async def events(self, key: str, work: Callable[[Connection, Position], T]) -> T:
+        """``Reader.events``."""
+
+        name = f"{LOG}/{key}"
+        if name not in self.positions:
+            last = await self._backend.db.read(partial(queries.last_of_key, org=self.org, key=key))
+            self.positions[name] = str(START if last is None else last.position)
+        upto = Position.parse(self.positions[name])
+        return await self._backend.db.read(lambda conn: work(conn, upto))
+
+    def flows(self, conn: Connection, agent: str) -> Flows:
+        """``Reader.flows``."""
+        return read_flows(conn, self.org, agent)
+
+    async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
+        """``Reader.recall``."""
+        found = await self._searcher.search(query)
+        return [(item["card"], item["task"]) for item in found.items if item["task"] != task]
+
+
+class PastReader:
+    """Reads a recorded context's keys as they stood then. ``close`` lets their rows go."""
+
+    def __init__(
+        self, backend: Backend, org: str, positions: Mapping[str, str], flows: Flows, recalled: Sequence[Recalled]
+    ) -> None:
+        self.org = org
+        self.positions = dict(positions)
+        self._backend = backend
+        self._flows = flows
+        self._recalled = list(recalled)
+        self._folded: dict[str, Connection] = {}
+        self._open = ExitStack()
+
+    async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
+        """``Reader.read``. Raises Transient where the live fold is not that far, Refused for too long a history."""
+        name = f"{model}/{key}"
+        upto = self._position(name)
+        letters = await self._backend.read_models.read(model, lambda conn: read_letters(conn, (self.org, key)))
+        return await asyncio.to_thread(self._work, name, upto, letters.value, work)
+
+    def _work(self, name: str, upto: Position, letters: Any, work: Callable[[Connection], T]) -> T:
+        if name not in self._folded:
+            model, _, key = name.partition("/")
+            count = self._backend.db.read_now(lambda conn: queries.count_key(conn, self.org, key, upto, MAX_EVENTS + 1))
+            if count > MAX_EVENTS:
+                raise Refused(f"{key} has more than {MAX_EVENTS:,} events up to {upto}, too many", code="too_long")
+            projection = self._backend.projections[model]
+            past = fold_past(projection, self._backend.db, (self.org, key), upto, letters)
+            self._folded[name] = self._open.enter_context(in_memory(past))
+        return work(self._folded[name])
+
+    async def events(self, key: str, work: Callable[[Connection, Position], T]) -> T:
+        """``Reader.events``."""
+        upto = self._position(f"{LOG}/{key}")
+        return await self._backend.db.read(lambda conn: work(conn, upto))
+
+    def flows(self, conn: Connection, agent: str) -> Flows:
+        """``Reader.flows``: as recorded."""
+        return self._flows
+
+    async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
+        """``Reader.recall``: as recorded."""
+        return self._recalled
+
+    def close(self) -> None:
+        """Let the folded rows go."""
+        self._open.close()
+
+    def _position(self, name: str) -> Position:
+        found = self.positions.get(name)
+        if found is None:
+            raise Transient(f"the record of this context does not say how far {name} was read")
+        return Position.parse(found)

@@ -1,0 +1,82 @@
+"""The event that a context leaves, and what it says: enough to make the context again, without its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from events.types.system import ContextAssembled
+from projections.context.assembly import Assembled
+from projections.queries.card_sources import Flows
+from services.contexts.gathering import Gathered
+from services.contexts.readers import Recalled
+from services.contexts.request import ContextRequest
+
+MAX_LEFT_OUT = 200
+"""Cards that a record says were left out, at most."""
+
+
+class Record(NamedTuple):
+    """What was recorded of a context."""
+
+    request: ContextRequest
+    now: datetime
+    positions: Mapping[str, str]
+    flows: Flows
+    recalled: list[Recalled]
+    digest: str
+
+
+def raw_event(
+    context: str,
+    request: ContextRequest,
+    now: datetime,
+    positions: Mapping[str, str],
+    gathered: Gathered,
+    made: Assembled,
+) -> dict[str, Any]:
+    """The event for the door. It names no run: an attempt that is over may still be looked at."""
+    flows = gathered.flows
+    names = sorted({*flows.seen, *flows.became})
+    return {
+        "id": context,
+        "type": "context.assembled",
+        "source": "refold/context",
+        "time": _rfc3339(now),
+        "task": request.task,
+        "data": {
+            "context": context,
+            "now": _rfc3339(now),
+            "positions": dict(positions),
+            "chosen": list(made.told),
+            "left_out": list(made.left_out[:MAX_LEFT_OUT]),
+            "query": request.query,
+            "tokens": made.tokens,
+            "digest": made.digest,
+            "request": request.document(),
+            "learned": [[*name, flows.seen.get(name, 0), flows.became.get(name, 0)] for name in names],
+            "parameters": sorted(flows.parameters),
+            "recalled": [list(name) for name in reversed(gathered.recalled)],
+        },
+    }
+
+
+def record_of(payload: ContextAssembled) -> Record | None:
+    """What an event recorded; None for one that holds too little to make its context again."""
+    if not payload.request or not payload.digest:
+        return None
+    seen = {(tool, field): count for tool, field, count, _ in payload.learned}
+    became = {(tool, field): count for tool, field, _, count in payload.learned}
+    return Record(
+        ContextRequest.of_document(payload.request),
+        datetime.fromisoformat(payload.now),
+        payload.positions,
+        Flows(seen, became, frozenset(payload.parameters)),
+        [(card, task) for card, task in payload.recalled],
+        payload.digest,
+    )
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
