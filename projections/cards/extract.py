@@ -17,6 +17,9 @@ GAP = "…"
 MAX_SCORED = 128
 """Sentences that are looked at for values; further ones only count when they hold a value in use."""
 
+NEAR = 40
+"""What a value keeps on both sides where sentences must be cut, in code points, and to the end of the word."""
+
 _ENDED = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}]\p{SB=Close}*$", regex.V1)
 _WORD = regex.compile(r"[A-Za-z0-9_.,:/@+%-]")
 _LAST_WORD = regex.compile(rf"{_WORD.pattern}{{1,80}}$")
@@ -57,9 +60,25 @@ def telling(
     """
     if sum(map(len, sentences)) + len(sentences) - 1 <= limit:
         return joined(sentences, range(len(sentences)))
-    sizes = [len(sentence) + 4 for sentence in sentences]
     needed = [holds(sentence, used) for sentence in sentences]
+    if sum(len(sentence) + 4 for sentence, wanted in zip(sentences, needed, strict=True) if wanted) > (most or limit):
+        sentences = [_around(s, used) if wanted else s for s, wanted in zip(sentences, needed, strict=True)]
+    sizes = [len(sentence) + 4 for sentence in sentences]
     return joined(sentences, choose(sizes, needed, _order(sentences, first), limit - 4, (most or limit) - 4))
+
+
+def _around(sentence: str, used: Collection[str]) -> str:
+    """The values in use of a long sentence with some words on both sides, where all the sentences have no room."""
+    plain = sentence.casefold()
+    places = [(at, at + len(value)) for value in used if (at := plain.find(value)) >= 0]
+    if len(plain) != len(sentence) or not places:
+        return sentence
+    start, end = max(0, min(places)[0] - NEAR), max(last for _, last in places) + NEAR
+    while start and not sentence[start - 1].isspace():
+        start -= 1
+    while end < len(sentence) and not sentence[end].isspace():
+        end += 1
+    return f"{GAP * (start > 0)}{sentence[start:end]}{GAP * (end < len(sentence))}"
 
 
 def _order(sentences: Sequence[str], first: str) -> Sequence[int]:

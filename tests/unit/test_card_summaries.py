@@ -102,6 +102,16 @@ def test_prose_keeps_its_first_and_telling_sentences() -> None:
     assert "…" in text and len(text) <= LIMIT
 
 
+def test_long_sentences_with_values_in_use_are_cut_around_them() -> None:
+    """C30: twelve of them have no room as a whole, and every value is kept."""
+    words = "and there was nothing that anybody would have wanted to remember of it later "
+    text = "\n".join(f"Then {words * 2} parcel P-{n:05} came {words * 2}" for n in range(12))
+    used = tuple(f"p-{n:05}" for n in range(12))
+    said = says(text, used=used)
+    assert LIMIT < len(said) <= LIMIT_IN_USE
+    assert check(said, facts_of(text), used).good and all(f"parcel P-{n:05} came" in said for n in range(12))
+
+
 def test_what_a_program_wrote_last_is_how_it_ended() -> None:
     log = "\n".join(f"test_{n} passed in {n} ms" for n in range(300)) + "\n2 failed, 298 passed"
     template = Template(tool="bash", prose="tail")
