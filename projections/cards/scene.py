@@ -37,7 +37,7 @@ class Scene:
 
     def facts_of(self, card: Card) -> list[Fact]:
         """The facts of a card."""
-        return [Fact(*fact) for fact in card["facts"] or ()]
+        return list(map(Fact._make, card["facts"] or ()))
 
     def new_card(self, row: Card) -> None:
         """The card that this event makes."""

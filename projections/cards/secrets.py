@@ -11,7 +11,7 @@ Most events hold nothing of the kind: ``among`` says so at the cost of a glance 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -57,21 +57,15 @@ _SHORTEST = 6
 _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 
 
-def among(facts: Iterable[Fact]) -> bool:
-    """Whether one of these facts may hold a secret, by its field or by its text. False is sure."""
-    last = ""
-    for field, _, text in facts:
-        if field != last:
-            last = field
-            if _telling(field):
-                return True
-        if (len(text) >= _LONG_ENOUGH or ":" in text or "=" in text or not text.isascii()) and _may_hold(text):
-            return True
-    return False
-
-
-def _may_hold(text: str) -> bool:
-    return _telling(text) if len(text) <= _KEPT else suspicious(text)
+def among(facts: Sequence[Fact], fields: Iterable[str]) -> bool:
+    """Whether one of these facts may hold a secret, by its text or by one of ``fields``. False is sure."""
+    texts = [text for _, _, text in facts]
+    if any(map(_telling, fields)) or _hints("\n".join(texts)):
+        return True
+    # what is left to tell is a long token, and most facts are too short for one
+    return max(map(len, texts), default=0) >= _LONG_ENOUGH and any(
+        _telling(text) if len(text) <= _KEPT else suspicious(text) for text in texts if len(text) >= _LONG_ENOUGH
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -83,15 +77,21 @@ def suspicious(text: str) -> bool:
     """Whether a text may hold a secret. False is sure."""
     if len(text) < _SHORTEST:
         return False
+    return (
+        _hints(text)
+        or max(map(len, text.encode(errors="replace").translate(_ALNUM).split()), default=0) >= _LONG_ENOUGH
+    )
+
+
+def _hints(text: str) -> bool:
+    """Whether a text has a part of a label or of a known make, or an address that may hold a password."""
     lowered = text.lower()
-    for hint in _HINTS:
+    for hint in _HINTS:  # a loop, since a generator would cost more than all that it asks
         if hint in lowered:
             return True
     if "key" in lowered and ("api" in lowered or "access" in lowered):
         return True
-    if ("://" in text and "@" in text) or (not text.isascii() and any(hint in text for hint in _HINTS_CJK)):
-        return True
-    return max(map(len, text.encode(errors="replace").translate(_ALNUM).split()), default=0) >= _LONG_ENOUGH
+    return ("://" in text and "@" in text) or (not text.isascii() and any(hint in text for hint in _HINTS_CJK))
 
 
 def masked(value: Any) -> Any:

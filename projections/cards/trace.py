@@ -86,7 +86,7 @@ def trace(recorded: Recorded) -> Traced:
 def _trace(payload: Any) -> Traced:
     match payload:
         case ToolCalled(arguments=arguments):
-            content, facts = _read(arguments)
+            content, facts, _ = _read(arguments)
             return Traced(content, facts, of_facts(facts))
         case ToolReturned(result=content):
             return _of_content(content)
@@ -100,22 +100,22 @@ def _trace(payload: Any) -> Traced:
             return Traced()
 
 
-def _read(value: Any) -> tuple[Any, tuple[Fact, ...]]:
-    """The value and its facts, secrets masked; JSON in a text is opened before, so that fields tell of secrets."""
+def _read(value: Any) -> tuple[Any, tuple[Fact, ...], tuple[str, ...]]:
+    """The value, its facts and their fields, secrets masked; JSON in a text is opened, so that fields tell of them."""
     value = opened(value)
     facts = facts_of(value)
-    if secrets.among(facts):
+    fields = dict.fromkeys([fact[0] for fact in facts])
+    if secrets.among(facts, fields):
         value = secrets.masked(value)
         facts = facts_of(value)
-    return value, tuple(facts)
+        fields = dict.fromkeys([fact[0] for fact in facts])
+    return value, tuple(facts), tuple(filter(None, fields))[:MAX_FIELDS]
 
 
 def _of_content(value: Any) -> Traced:
-    content, facts = _read(value)
+    content, facts, fields = _read(value)
     prose = isinstance(content, str)
     text = " ".join(content.split()) if prose else msgspec.json.encode(content).decode()
-    fields = tuple(dict.fromkeys([fact.field for fact in facts]))
-    fields = tuple(filter(None, fields))[:MAX_FIELDS]
     top = tuple(content)[:MAX_FIELDS] if isinstance(content, dict) else ()
     return Traced(content, facts, of_facts(facts, prose=prose), _entity(content, facts), top, fields, digest(text))
 
