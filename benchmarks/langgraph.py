@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
 
@@ -63,29 +64,42 @@ def main() -> None:
     """Measure all sides and print ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=480, help="pairs of put and get")
-    pairs = parser.parse_args().events
+    parser.add_argument("--rounds", type=int, default=3, help="of all sides, one after the other; medians are told")
+    given = parser.parse_args()
+    pairs = given.events
     measures: dict[str, Callable[[Saver], float]] = {
         "put+get, 1 thread": lambda saver: put_get(saver, 1, pairs // 2),
         f"put+get, {TOGETHER} threads": lambda saver: put_get(saver, TOGETHER, pairs // TOGETHER),
         f"graph steps, {TOGETHER} graphs": lambda saver: graphs(saver, TOGETHER, max(1, pairs // TOGETHER // STEPS)),
     }
-    rates: dict[tuple[str, str], float] = {}
     with savers() as sides:
         for what, measure in measures.items():
-            for side, saver in sides.items():
-                put_get(saver, TOGETHER, 2)  # open connections, fill caches
-                rates[what, side], delivered = timed(saver, measure)
-                arrived = f", {delivered:,.0f} until the backend has them" if side in AHEAD else ""
-                print(f"{what:24}  {side:21} {rates[what, side]:9,.0f} a second{arrived}", flush=True)
-    for what in measures:
-        for side in (*PLAIN, *AHEAD):
-            peer = "postgres" if "postgres" in side else "sqlite"
-            ratio = rates[what, side] / rates[what, peer]
-            print(f"{what:24}  {side} / {peer}: {ratio:.2f} (target {TARGET:.1f})")
+            report(what, [one_round(sides, measure) for _ in range(given.rounds)])
+
+
+def one_round(sides: dict[str, Saver], measure: Callable[[Saver], float]) -> dict[str, tuple[float, float]]:
+    """By side, the rate that was measured, and the one until what was saved is where it goes in the end."""
+    found = {}
+    for side, saver in sides.items():
+        put_get(saver, TOGETHER, 2)  # open connections, fill caches
+        found[side] = timed(saver, measure)
+    return found
+
+
+def report(what: str, rounds: list[dict[str, tuple[float, float]]]) -> None:
+    """Print the medians, and their ratios."""
+    rates = {side: median(found[side][0] for found in rounds) for side in rounds[0]}
+    for side, rate in rates.items():
+        delivered = median(found[side][1] for found in rounds)
+        arrived = f", {delivered:,.0f} until the backend has them" if side in AHEAD else ""
+        print(f"{what:24}  {side:21} {rate:9,.0f} a second{arrived}")
+    for side in (*PLAIN, *AHEAD):
+        peer = "postgres" if "postgres" in side else "sqlite"
+        print(f"{what:24}  {side} / {peer}: {rates[side] / rates[peer]:.2f} (target {TARGET:.1f})", flush=True)
 
 
 def timed(saver: Saver, measure: Callable[[Saver], float]) -> tuple[float, float]:
-    """The rate that was measured, and the one until what was saved is where it goes in the end."""
+    """What ``measure`` says, and the rate until all has reached the backend."""
     flush(saver)
     began = time.perf_counter()
     rate = measure(saver)

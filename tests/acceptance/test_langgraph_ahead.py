@@ -123,7 +123,7 @@ def test_what_was_not_sent_is_read_from_the_folder_after_a_restart(
         saver.put_writes(config, [("b", 2)], "w1")
         expected = newest(saver, new)
         shutil.copytree(first, second)  # as a crash leaves it
-        with RefoldSaver(NOWHERE, write_ahead=second, timeout_s=1) as offline:
+        with RefoldSaver(NOWHERE, write_ahead=second, timeout_s=0.4) as offline:
             assert newest(offline, new) == expected
             with pytest.raises(Unavailable, match="has not reached the backend"):
                 newest(offline, old)

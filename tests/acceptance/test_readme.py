@@ -140,12 +140,14 @@ def upgraded(wrote: list[str]) -> None:
 
 
 def kept(wrote: list[str]) -> None:
-    """A graph is killed, goes on after its last step, asks, is answered; the store finds."""
+    """A graph is killed, goes on after its last step, asks, is answered; one with a journal, too. The store finds."""
     assert "it was killed" in wrote[1]
     assert "['flight', 'hotel'] May I pay 480 EUR?" in wrote[2] and "['flight', 'hotel', 'pay: yes']" in wrote[2]
     assert wrote[2].splitlines()[-3:] == ["flight", "hotel", "pay: yes"]
-    assert "[('users', 'bob')]" in wrote[3]
-    assert [line.split()[-1] for line in wrote[4].splitlines()[-2:]] == ["equal"] * 2
+    assert "it was killed" in wrote[3] and ".jsonl" in wrote[3]
+    assert wrote[4].splitlines()[:3:2] == ["{'n': 40}", "not sent yet: 0"]
+    assert "[('users', 'bob')]" in wrote[5]
+    assert [line.split()[-1] for line in wrote[6].splitlines()[-2:]] == ["equal"] * 2
 
 
 def remembered(wrote: list[str]) -> None:
