@@ -36,6 +36,7 @@ from events.types.memory import (
     MemorySuperseded,
 )
 from projections.bounds import clip, short, whole
+from projections.cards.secrets import masked_text
 from projections.draft import Draft
 from projections.memory.normal import saying
 from projections.memory.tables import BLANKS, TABLES
@@ -146,6 +147,11 @@ class _Scope:
         row["last_verified"] = max(row["last_verified"], self.moment)
 
 
+def words_kept(content: str) -> str:
+    """What of a memory's words is kept: bounded, and without secrets, whichever way they came (C21)."""
+    return clip(masked_text(content), CONTENT_LIMIT)
+
+
 def _proposed(scope: _Scope, payload: MemoryProposed) -> None:
     event = scope.event
     row = scope.draft.edit("memory_proposals", short(event.id))
@@ -182,7 +188,7 @@ def _decided(scope: _Scope, payload: Decision) -> None:
 
 
 def _admitted(scope: _Scope, payload: MemoryAdmitted, proposal: dict[str, Any] | None) -> None:
-    name, content = short(payload.memory), clip(payload.content, CONTENT_LIMIT)
+    name, content = short(payload.memory), words_kept(payload.content)
     said_by = scope.holder(payload.kind, content)
     if said_by or scope.draft.peek("memories", name) is not None:
         same = said_by or name
@@ -232,7 +238,7 @@ def _edited(scope: _Scope, payload: MemoryEdited) -> None:
         row["conflicts"] += 1
         return
     active = row["status"] == "active"
-    content = clip(payload.content, CONTENT_LIMIT)
+    content = words_kept(payload.content)
     said_by = scope.holder(row["kind"], content) if active else ""
     if active:
         scope.silence(row)
@@ -276,7 +282,7 @@ def _deleted(scope: _Scope, payload: MemoryDeleted) -> None:
 def _consolidated(scope: _Scope, payload: MemoryConsolidated) -> None:
     """One memory in the place of several, if every one of them is as the decision saw it."""
     sources = [scope.memory(name, "active") for name in dict.fromkeys(payload.sources)]
-    name, content = short(payload.memory), clip(payload.content, CONTENT_LIMIT)
+    name, content = short(payload.memory), words_kept(payload.content)
     found = [row for row in sources if row is not None]
     if len(found) < len(sources) or not found or scope.draft.peek("memories", name) is not None:
         return
@@ -320,7 +326,7 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
     match payload:
         case MemoryAdmitted():
             yield RowRef("memories", (short(payload.memory),))
-            yield RowRef("memory_sayings", (saying(payload.kind, clip(payload.content, CONTENT_LIMIT)),))
+            yield RowRef("memory_sayings", (saying(payload.kind, words_kept(payload.content)),))
         case MemoryRejected() if payload.duplicate_of:
             yield RowRef("memories", (short(payload.duplicate_of),))
         case MemoryConsolidated():

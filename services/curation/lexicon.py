@@ -26,7 +26,7 @@ _WORDS: dict[str, dict[str, str]] = {
     "answer length": {
         "short": "short answers|short replies|short responses|brief answers|brief replies|brief|concise|"
         "terse|succinct|"
-        "concise answers|concise replies|to the point|简短|简洁|简明|精简|言简意赅|只要结论",
+        "be concise|concise answers|concise replies|to the point|简短|简洁|简明|精简|言简意赅|只要结论",
         "long": "long answers|detailed answers|detailed|detailed explanations|verbose|in depth|thorough explanations|"
         "详细|详尽|详细的解释",
     },
@@ -73,7 +73,7 @@ _WORDS: dict[str, dict[str, str]] = {
         "swift": "swift",
     },
     "contact": {
-        "email": "by email|via email|by e-mail|email instead of calls|发邮件|用邮件|邮件联系",
+        "email": "by email|via email|by e-mail|email instead of calls|发邮件|用邮件|邮件沟通|用邮件|邮件联系",
         "phone": "by phone|phone calls|打电话|电话联系",
         "sms": "by sms|by text|text messages|短信",
         "slack": "slack|on slack",
@@ -86,6 +86,11 @@ _WORDS: dict[str, dict[str, str]] = {
         "alipay": "alipay|支付宝",
         "gift card": "gift card",
         "bank transfer": "bank transfer|银行转账",
+    },
+    "marital status": {
+        "single": "single|unmarried|单身|未婚",
+        "married": "married|got married|结婚|已婚",
+        "divorced": "divorced|离婚|离异",
     },
     "smoking": {"yes": "smoking room|吸烟房", "no": "non-smoking|nonsmoking|non smoking|无烟房|禁烟"},
     "language": {
@@ -195,94 +200,13 @@ SYNONYMS: dict[str, str] = {
 }
 """Word -> the word that stands for all that mean the same."""
 
-STOP = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "for",
-        "and",
-        "or",
-        "is",
-        "be",
-        "am",
-        "are",
-        "was",
-        "were",
-        "been",
-        "i",
-        "me",
-        "my",
-        "mine",
-        "he",
-        "him",
-        "his",
-        "she",
-        "her",
-        "they",
-        "them",
-        "their",
-        "user",
-        "users",
-        "customer",
-        "it",
-        "its",
-        "that",
-        "this",
-        "with",
-        "as",
-        "by",
-        "from",
-        "do",
-        "does",
-        "did",
-        "so",
-        "very",
-        "really",
-        "just",
-        "also",
-        "please",
-        "will",
-        "would",
-        "shall",
-        "should",
-        "can",
-        "could",
-        "than",
-        "when",
-        "while",
-        "if",
-        "then",
-        "there",
-        "here",
-        "about",
-        "into",
-        "over",
-        "under",
-        "out",
-        "up",
-        "down",
-        "s",
-        "d",
-        "m",
-        "re",
-        "ve",
-        "ll",
-        "always",
-        "generally",
-        "usually",
-        "typically",
-        "currently",
-        "now",
-        "kind",
-        "sort",
-    ]
-)
+_STOP = """
+    e a about also always am an and are as at be been by can could currently customer d did do does down each
+    every for from generally he her here him his i if in into is it its just kind ll m me mine my now of on
+    or out over please re really s shall she should so sort than that the their them then there they this
+    to typically under up user users usually ve very was were when while will with would
+"""
+STOP = frozenset(_STOP.split())
 """English words that carry no meaning of their own."""
 
 KINDS = ("preference", "fact", "correction", "learning", "procedure", "convention")

@@ -13,6 +13,7 @@ LEAST_SIGNAL = 0.6
 LONGEST = 2_000
 """Characters; a longer text is a document, no memory."""
 
+_HAN = regex.compile(r"\p{Han}")
 _QUESTION = regex.compile(
     r"[?？]\s*$|^(?:what|how|why|when|where|who|which|can|could|would|will|should|do|does|did|is|are|may|"
     r"shall) (?:you|i|we|it|they|the|this|that|there|my|your)\b"
@@ -26,25 +27,30 @@ _SMALL_TALK = regex.compile(
     r"sounds good|no problem|you're welcome|bye|see you|please|lol|haha+|hmm+|awesome|sorry|of course|right|"
     r"exactly|alright|"
     r"好的?|谢谢(?:你|您)?|你好|您好|嗯+|行|可以|没问题|收到|明白了?|知道了|再见|哈哈+|是的|对的?|不用谢|"
-    r"辛苦了|早上好|晚安)"
+    r"辛苦了|早上好|晚安|就这样)"
     r"(?:[\s,，!！.。~～]+(?:ok(?:ay)?|thanks?|thank you|so much|a lot|very much|all good|for (?:your|"
-    r"the) help|got it|sure|great|then|you|好的?|谢谢(?:你|您)?|没问题|明白了?|知道了|麻烦了|"
-    r"辛苦了))*[\s,，!！.。~～]*$",
+    r"the) help|(?:so )?(?:bye|go ahead|let's go|will do|just a moment)|got it|sure|great|then|you|好的?|"
+    r"谢谢(?:你|您)?|没问题|明白了?|知道了|麻烦了|"
+    r"辛苦了|就这样(?:吧)?|再见))*[\s,，!！.。~～]*$",
     regex.IGNORECASE,
 )
 _PASSING = regex.compile(
     r"\b(?:right now|at the moment|today|tonight|tomorrow|yesterday|this (?:morning|afternoon|evening|time|"
     r"week)|just a (?:sec|second|moment|minute)|brb|"
     r"in (?:a|five|ten|\d+) (?:minutes?|seconds?|moment)|one moment|let me (?:check|see|know|think|look|try)|"
-    r"i(?:'ll| will) (?:check|look|try|be back|get back|wait|see)|"
+    r"i(?:'ll| will| am going to|'m going to) (?!always|never)\w+|never mind|^i (?:just )?(?:clicked|pressed|"
+    r"typed|opened|closed|ran|tried|sent|forgot|missed|pasted|uploaded)\b|"
     r"(?:is|are|was|were) (?:running|loading|compiling|processing|waiting|pending|in progress|restarting|"
-    r"failing|building)|hold on|still waiting|"
+    r"failing|building)|hold on|still waiting|wait a (?:moment|minute|second|bit)|step \d+ of \d+|"
     r"working on (?:it|this)|looking into|i think i(?:'m| am) (?:tired|hungry)|i(?:'m| am) (?:tired|hungry|"
     r"busy|waiting|back|here|ready|done|bored|confused|lost|stuck|late|looking for|trying|testing|checking)|"
     r"(?:test|build|job|deploy(?:ment)?|request|step|command)s? (?:passed|failed|succeeded|finished|completed|"
     r"timed out|is running))\b"
-    r"|(?:正在|马上|稍等|等一下|等等|一会儿|刚才|今天|明天|昨天|今晚|现在有点|我看看|让我(?:看|查|想|试)|我先|"
-    r"运行中|加载中|处理中|测试(?:通过|失败)|构建(?:成功|失败)|我(?:饿|累|困|忙)了|有点(?:累|饿|困|忙))",
+    r"|(?:正在|马上|稍等|等一下|等等|一会儿|刚才|今天|明天|昨天|今晚|现在有点|我看看|让我(?:看|查|想|试)|我先(?!生)|"
+    r"运行中|加载中|(?:编译|语法|运行|网络|连接)(?:错误|失败|超时)|我(?:先)?去(?:看|查|试|拿|问|找)|看不懂|"
+    r"点错|打不开|还没好|没事(?:了|"
+    r"儿)?$|我(?:正)?在(?:找|看|等|试|查|想|弄)|处理中|"
+    r"测试(?:通过|失败)|构建(?:成功|失败)|我(?:饿|累|困|忙)了|有点(?:累|饿|困|忙))",
     regex.IGNORECASE,
 )
 _DOUBT = regex.compile(
@@ -63,7 +69,9 @@ _JUNK = regex.compile(
     r"Traceback \(most recent|^\s*at [\w.$]+\(|\bexit(?:ed)?(?: with)? (?:code|status) \d|^\s*(?:\{|\[\{|<\w+|"
     r"def |class |import |from \w+ import|#include|SELECT |function |\$ |>>> )"
     r"|(?:Error|Exception): |^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)|\b(?:INFO|DEBUG|"
-    r"WARN|ERROR)\b *[:\]]|^(?:HTTP/|GET |POST )|lorem ipsum",
+    r"WARN|ERROR)\b *[:\]]|^(?:HTTP/|GET |POST )|lorem ipsum|\b\d+ (?:files?|insertions?|tests?|errors?|"
+    r"warnings?|packages?)\b.{0,3}(?:changed|passed|failed|found|added)|^warning: |^npm (?:WARN|ERR)|"
+    r"\bdeprecated\b.*@\d",
     regex.MULTILINE,
 )
 _LESSON = regex.compile(
@@ -79,7 +87,7 @@ _PERSONAL = regex.compile(
     regex.IGNORECASE,
 )
 _OWN_LINE = regex.compile(
-    r"^(?:file changed|side effect done|side effect without an answer|call without an answer|step completed|"
+    r"^(?:file changed|side effect done|side effect without an answer[^:]*|call without an answer|step completed|"
     r"step not finished|command|artifact|error|"
     r"waiting for approval|blocked by|decided): ",
 )
@@ -110,6 +118,8 @@ def good_enough(candidate: Candidate) -> Candidate | Rejected:
             "too_long", f"{len(text):,} characters are more than {LONGEST:,}: a memory is a sentence or two"
         )
     signal, why = signal_of(candidate)
+    if signal < LEAST_SIGNAL and candidate.trust == "data":
+        return Rejected("instruction", "it tells its reader what to do, and says nothing that lasts")
     if signal < LEAST_SIGNAL:
         return Rejected("low_signal", f"{signal:.2f} of {LEAST_SIGNAL}: {'; '.join(why) or 'it says too little'}")
     return candidate.with_note(f"signal {signal:.2f}", signal=signal)
@@ -119,7 +129,8 @@ def signal_of(candidate: Candidate) -> tuple[float, list[str]]:
     """How much it says, 0..1, and what speaks against it."""
     text, proposed, said = candidate.content, candidate.proposed, candidate.statement
     against = [(weight, why) for weight, why in _objections(text, proposed.kind, known=said.slot is not None)]
-    signal = 0.5 + _substance(text)
+    about = said.slot is not None or said.personal or said.directive or bool(proposed.entity)
+    signal = 0.5 + _substance(text, about=about)
     signal += 0.25 if said.slot is not None or proposed.attribute else 0.0
     signal += 0.1 if said.personal or said.directive or proposed.entity else 0.0
     signal += 0.1 if proposed.source == "person" or proposed.kind == "correction" else 0.0
@@ -131,13 +142,17 @@ def signal_of(candidate: Candidate) -> tuple[float, list[str]]:
     return min(max(signal, 0.0), 1.0), [why for _, why in against]
 
 
-def _substance(text: str) -> float:
-    """Up to 0.2 for words enough, below 0 for too few of them or too many other signs."""
+def _substance(text: str, *, about: bool) -> float:
+    """Up to 0.15 for words enough, below 0 for too few, or too many other signs.
+
+    ``about``: it is known whom or what it is about; else more words are needed to say so.
+    """
     letters = sum(char.isalpha() for char in text)
-    if letters < 4 or letters < 0.4 * len(text.replace(" ", "")):
-        return -0.3
-    words = len(regex.findall(r"[\p{L}\p{N}]+", text)) + len(regex.findall(r"\p{Han}", text)) // 2
-    return 0.15 if words >= 3 else 0.0 if words == 2 else -0.15
+    if letters < 4 or (letters < 0.4 * len(text.replace(" ", "")) and not about):
+        return -0.15 if about else -0.3
+    words = len(regex.findall(r"[\p{L}\p{N}]+", _HAN.sub(" ", text))) + len(_HAN.findall(text)) // 2
+    enough = 2 if about else 4 if _HAN.search(text) else 5
+    return 0.15 if words > enough or (words == enough and not about) else 0.0 if words == enough else -0.15
 
 
 def _objections(text: str, kind: str, *, known: bool) -> list[tuple[float, str]]:

@@ -9,16 +9,23 @@ from services.curation.proposal import Candidate, Rejected
 from services.curation.statements import read
 
 _SPOKEN = regex.compile(
-    r"(?i)\b(?:pass(?:word|phrase|code)|pwd|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
+    r"(?i)\b(?:pass(?:word|phrase|code)?|pwd|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
     r"auth(?:entication)? token|"
-    r"(?:access|bearer|session) token|private key|cvv|security code)\b(?:[^.;\n]{0,30}?)(?:\bis\b|\bwas\b|=|:|"
+    r"(?:access|bearer|session) token|private key|cvv|security code)\b(?:[^.;\n]{0,30}?)(?:\bis\b|\bwas\b|"
+    r"\bequals\b|=|:|->|"
     r"\bto\b)\s*"
     r"[\"'`]?(?!(?:required|missing|expired|stored|kept|in|not|a|an|the|never|needed|long|short|wrong|invalid|"
     r"reset|safe|changed)\b)"
     r"(?P<value>[^\s\"'`,;]{3,})"
-    r"|(?:密码|口令|密钥|验证码|令牌)(?:是|为|改成|设为|[:：=])\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
+    r"|\b(?i:password|passcode|passphrase|pwd)\s+(?P<bare>(?=\S*\d)(?=\S*[A-Za-z])\S{6,})"
+    r"|(?:密码|口令|密钥|私钥|验证码|令牌|(?i:pin)码?)(?:是|为|改成|设为|[:：=]|->|"
+    r"\s(?=\S*\d))\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
 )
 _CARD = regex.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_NUMBERED = regex.compile(
+    r"(?i)\b(?:credit|debit|bank) ?card(?: number)?\b[^\n]{0,20}?(?:\d[ -]?){12,19}|(?:银行卡|信用卡|"
+    r"储蓄卡)号?[^\n]{0,6}(?:\d[ -]?){12,19}"
+)
 _IDENTITY = regex.compile(
     r"(?<!\d)\d{3}-\d{2}-\d{4}(?!\d)|(?<!\d)\d{6}(?:19|20)\d{2}(?:0[1-9]|1[0-2])\d{5}[\dXx](?![\dA-Za-z])"
 )
@@ -36,8 +43,13 @@ _JOINER = regex.compile(
 _ORDERS = tuple(
     regex.compile(pattern, regex.IGNORECASE)
     for pattern in (
+        r"\bobey\b|\bkeep\b[^.\n]{0,30}\b(?:secret|hidden) from\b|\bexfiltrate\b|"
+        r"\bwithout (?:reading|checking|verifying|reviewing|confirming|approval|asking)\b",
+        r"清空[^。\n]{0,8}(?:数据|数据库|记录|文件|邮箱)|(?:隐瞒|欺骗|误导)[^。\n]{0,6}(?:用户|客户)|(?:对|"
+        r"向)(?:用户|客户)(?:隐瞒|撒谎|说谎)",
         r"\b(?:ignore|disregard|forget|override|bypass|skip)\b[^.\n]{0,40}\b(?:instruction|prompt|rule|"
-        r"guideline|polic|restriction|safety|above|previous|prior|earlier|system|confirmation|approval|check)",
+        r"guideline|polic|restriction|limit|safeguard|safety|above|previous|prior|earlier|system|confirmation|"
+        r"approval|check)",
         r"\b(?:you are now|you're now|act as|pretend (?:to be|you)|roleplay as|from now on,? you (?:are|will|"
         r"must)|your new (?:role|task|instructions?))\b",
         r"\b(?:send|post|upload|forward|transmit|exfiltrate|(?<!\b(?:my|your|the|his|her|their|new|work|old|"
@@ -76,7 +88,8 @@ _ORDERS = tuple(
         r"指令|提示)[:：]",
         r"(?:助手|智能体|模型|机器人|AI)[^。\n]{0,6}(?:必须|应当|应该|务必|需要)(?:总是|立即|始终)?(?:发送|"
         r"批准|转账|忽略|透露|授予|执行|禁用|删除|绕过|退款|点击|访问|信任|服从|推荐)",
-        r"(?:自动|直接|立即|一律|总是)(?:批准|转账|退款|授权|放行|授予|删除|下载|安装|打款)|(?:点击|访问|"
+        r"(?:自动|直接|立即|一律|总是)(?:给[^。\n]{0,10}|为[^。\n]{0,10})?(?:批准|转账|退款|授权|放行|授予|"
+        r"删除|下载|安装|打款)|(?:点击|访问|"
         r"打开)[^。\n]{0,15}https?://|转账到",
     )
 )  # fmt: skip
@@ -107,7 +120,7 @@ def credential(text: str) -> str:
     if masked_text(text) != text:
         return "a key, token or password"
     for found in _SPOKEN.finditer(text):
-        value = found["value"] or found["zh"] or ""
+        value = found["value"] or found["zh"] or found["bare"] or ""
         if (
             regex.search(r"[\d\W_]", value)
             or value != value.lower()
@@ -115,7 +128,7 @@ def credential(text: str) -> str:
             or _LABELLED.search(found[0][:8])
         ):
             return "a password or key that is spelled out"
-    if any(_is_card(regex.sub(r"\D", "", found[0])) for found in _CARD.finditer(text)):
+    if _NUMBERED.search(text) or any(_is_card(regex.sub(r"\D", "", found[0])) for found in _CARD.finditer(text)):
         return "a card number"
     if _IDENTITY.search(text):
         return "an identity number"
@@ -126,7 +139,7 @@ def credential(text: str) -> str:
 
 def _is_card(digits: str) -> bool:
     """The check digit of card numbers (Luhn)."""
-    if not 13 <= len(digits) <= 19 or len(set(digits)) < 3:
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
         return False
     doubled = (sum(divmod(2 * int(d), 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
     return sum(doubled) % 10 == 0
@@ -134,13 +147,14 @@ def _is_card(digits: str) -> bool:
 
 def _drawn(token: str) -> bool:
     """Whether a token of 20 characters or more mixes letters and digits as no word, path or name does."""
-    if len(token) < 20 or ("/" in token.strip("/") and token.count("/") > 1) or "://" in token:
+    if len(token) < 20 or _HEX.fullmatch(token) or ("/" in token.strip("/") and token.count("/") > 1) or "://" in token:
         return False
     runs = regex.findall(r"[A-Z]+[a-z]*|[a-z]+|\d+", token)
     digits = sum(char.isdigit() for char in token)
     return 3 <= digits < len(token) - 3 and len(token) / max(1, len(runs)) < 3.2 and not _UUID.fullmatch(token)
 
 
+_HEX = regex.compile(r"[0-9a-fA-F]+")  # ``masked_text`` knows digests from keys
 _UUID = regex.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 

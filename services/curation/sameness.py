@@ -14,6 +14,7 @@ LEAST_LIKENESS = 0.85
 LEAST_SHARED = 0.8
 """Share of the words, of both together, from which on two texts say the same without a model."""
 
+_HAN = regex.compile(r"\p{Han}")
 _NOT = regex.compile(
     r"\b(?:not|no|never|n't|without|cannot|stop|avoid|hate|dislike)\b|n't\b|不|没|别|无|讨厌|避免", regex.IGNORECASE
 )
@@ -63,10 +64,16 @@ def _same(candidate: Candidate, memory: Memory) -> str:
             return "the same value" if _equal(one.value, other.value) else ""
         # the slot was named by its proposer: what is left of the words is the value
         return "the same value" if one.words == other.words else ""
+    if {one.attribute, other.attribute} == {"identity", "occupation"}:
+        return "the same value" if _equal(one.value, other.value) and one.negative == other.negative else ""
     if candidate.slot is not None and memory.slot is not None:
         return ""
     shared = len(one.words & other.words)
-    if shared < 2 or shared < LEAST_SHARED * len(one.words | other.words) or _differ(candidate, memory):
+    if (
+        shared < (1 if one.words == other.words and one.personal == other.personal else 2)
+        or shared < LEAST_SHARED * len(one.words | other.words)
+        or _differ(candidate, memory)
+    ):
         return ""
     return "the same words"
 
@@ -121,6 +128,9 @@ def _otherwise(candidate: Candidate, memory: Memory) -> str:
 
 
 def _about_the_same(one: Statement, other: Statement) -> bool:
+    plain, its = normal_form(one.value), normal_form(other.value)
+    if _HAN.search(plain + its):
+        return bool(plain and its) and (plain in its or its in plain)
     mine, others = words_of(one.value), words_of(other.value)
     return bool(mine and others) and (mine <= others or others <= mine)
 
@@ -128,5 +138,5 @@ def _about_the_same(one: Statement, other: Statement) -> bool:
 def _names(content: str, value: str) -> bool:
     found = normal_form(value)
     return (bool(found) and f" {found} " in f" {normal_form(content)} ") or (
-        bool(regex.search(r"\p{Han}", found)) and found in normal_form(content)
+        _HAN.search(found) is not None and found in normal_form(content)
     )

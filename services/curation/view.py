@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from events.event import START, Position, Recorded
@@ -22,7 +23,7 @@ from projections.memory.normal import saying
 from projections.projection import Drop, Row
 from services.curation.lexicon import KINDS
 from services.curation.proposal import Candidate, Memory
-from services.curation.statements import read
+from services.curation.statements import Statement, read
 
 Ref = tuple[str, tuple[Any, ...]]
 Vector = NDArray[np.float32]
@@ -116,7 +117,7 @@ class ScopeView:
             named.add(candidate.proposed.corrects)
         shared: dict[str, int] = defaultdict(int)
         corrected = read(candidate.proposed.corrects).words if candidate.proposed.corrects else frozenset()
-        for word in candidate.statement.words | corrected:
+        for word in _keys(candidate.statement) | corrected:
             for memory in self._by_word.get(word, ()):
                 shared[memory] += 1
         most = sorted(shared, key=lambda memory: (-shared[memory], memory))[:MOST_LIKE]
@@ -127,6 +128,7 @@ class ScopeView:
         mine = self.vectors.get(candidate.content)
         if mine is None:
             return []
+        # one vector a text; see ``statements.gist`` for what of it was embedded
         same_kind = [one for one in self._memories.values() if one.kind == candidate.proposed.kind]
         known = [one for one in same_kind if one.content in self.vectors]
         if not known:
@@ -175,7 +177,7 @@ class ScopeView:
         self._index(new, add=True)
 
     def _index(self, memory: Memory, *, add: bool) -> None:
-        sets = [self._by_word[word] for word in memory.statement.words]
+        sets = [self._by_word[word] for word in _keys(memory.statement)]
         if memory.slot is not None:
             sets.append(self._by_slot[memory.slot])
         for names in sets:
@@ -183,6 +185,11 @@ class ScopeView:
                 names.add(memory.memory)
             else:
                 names.discard(memory.memory)
+
+
+def _keys(statement: Statement) -> frozenset[str]:
+    """What a statement is found by: its words, and of a value in Chinese each character."""
+    return statement.words | frozenset(regex.findall(r"\p{Han}", statement.value))
 
 
 def unseen(view: ScopeView, contents: Sequence[str]) -> list[str]:

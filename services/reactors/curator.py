@@ -22,6 +22,7 @@ from events.archive.reader import Archive
 from events.errors import RefoldError
 from projections.memories import MEMORIES_PROJECTION
 from services.curation.decisions import BATCH, Decided, decide_all
+from services.curation.statements import gist
 from services.curation.view import ScopeView, unseen
 from services.reactors.derived import derived_id
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
@@ -85,7 +86,7 @@ class Curator:
         texts = unseen(view, waiting)
         if texts:
             with suppress(RefoldError):
-                view.vectors.update(zip(texts, await embed(texts), strict=True))
+                view.vectors.update(zip(texts, await embed([gist(text) for text in texts]), strict=True))
 
 
 async def follow(reaction: Reaction, view: ScopeView) -> None:

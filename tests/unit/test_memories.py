@@ -124,6 +124,13 @@ def test_nothing_of_a_deleted_memory_is_left_in_any_row() -> None:
     assert [row["deleted"] for row in found.table("memory_sayings")] == ["a", "a"]
 
 
+def test_a_secret_that_came_another_way_is_masked() -> None:
+    """C21: events of memories can be published by anybody; the door of the curator is not the only one in the house."""
+    secret = "api_key: sk-xx-AAAA1111BBBB2222.cccc3333dddd_EEEE"
+    found = folded(admitted(1, "a", f"note {secret}"), change("edited", 2, "a", content=f"now {secret}"))
+    assert b"AAAA1111" not in found.dump() and b"cccc3333" not in found.dump()
+
+
 def test_an_edit_that_saw_another_version_changes_nothing_and_is_counted() -> None:
     found = folded(
         admitted(1, "a", "one"),

@@ -1,0 +1,163 @@
+"""How people say things about themselves, English and Chinese: patterns, and nothing else.
+
+English ones are written for text as ``statements`` prepares it: folded, `i` and `my` for whoever it is about, `is` for
+`am` and `are`.
+"""
+
+from __future__ import annotations
+
+import regex
+
+CJK = regex.compile(r"[\p{Han}]")
+LEAD = regex.compile(
+    r"^(?:(?:please |pls )?(?:remember|note|keep in mind|be aware|know)(?: that)?[:,]? |fyi[:,]? |"
+    r"(?:by the way|btw)[,:]? "
+    r"|actually[,:]? |no[,:] |sorry[,:] |correction[:,]? |for the record[,:]? |just so you know[,:]? |"
+    r"from now on[,:]? "
+    r"|going forward[,:]? |in (?:the )?future[,:]? |(?:the )?(?:user|customer) (?:said|says|mentioned|stated|noted|"
+    r"told us|confirmed|explained)(?: that)? |update[:,] |also[,:]? |well[,:]? |hi[,!.] |hello[,!.] |so[,:]? |and "
+    r"|you should know(?: that)? |i should mention(?: that)? |as i said[,:]? |i(?:'d| would) like you to |wait[,:]? )+"
+)
+SUBJECT = (
+    (regex.compile(r"^(?:the )?(?:user|customer|client)(?:'s|s') |^(?:his|her|their|our) "), "my "),
+    (regex.compile(r"^(?:the )?(?:user|customer|client|he|she|they|we) "), "i "),
+    (
+        regex.compile(
+            r"^(?:prefers|likes|loves|wants|lives|works|uses|speaks|hates|dislikes|has|is|owns|enjoys|avoids) "
+        ),
+        None,
+    ),
+)
+NO_LONGER_MINE = regex.compile(
+    r"^(?P<v>.+) (?:is|was) (?:no longer|"
+    r"not) my (?P<attr>[\p{L} -]{2,40}?)(?: any ?more)?$"
+)
+SHORT = tuple(
+    (regex.compile(pattern), short)
+    for pattern, short in (
+        (r"\bi'm\b|\bi am\b", "i is"),
+        (r"\bi've\b", "i have"),
+        (r"\bi'd (?=rather|like|prefer)", "i "),
+        (r"\b(do|does|did|is|are|was|can|could|wo|would|should)n't\b", r"\1 not"),
+        (r"\b(?:am|are)\b", "is"),
+        (r"\bcannot\b|\bcan't\b", "can not"),
+        (r"\bwould (?=rather|like|prefer)", ""),
+        (
+            r"\b(?:now|currently|actually|these days|anymore|any more|really|nowadays|at the moment|always|usually|"
+            r"generally|still|already) ",
+            "",
+        ),
+        (
+            r",? ?(?:now|currently|these days|anymore|any more|nowadays|at the moment|please|always|already|"
+            r"from now on)$",
+            "",
+        ),
+    )
+)
+VERB = r"(?:prefer|like|love|want|need|favou?r|enjoy|wish for|choose|pick|go for|rather have|rather use)s?(?:ed)?"
+NEGATED = (
+    r"(?:(?:do|does|did) (?:not|no longer)|no longer|never|stopped|quit|gave up|hates?|dislikes?|"
+    r"avoids?|can not|can't stand)"
+)
+CONDITION = regex.compile(
+    r",? ?(?<!\b(?:works?|working|employed) )\b(?:when(?:ever)?|if|for|during|while|on|in case of|unless|"
+    r"except)\b (?P<what>[^,;]+)$|"
+    r"^(?:when(?:ever)?|if|for|during|on) (?P<first>[^,]+), "
+)
+COMPARED = regex.compile(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|to|and not|not) (?P<b>.+)$")
+DIRECTIVE = regex.compile(
+    r"^(?:always |never |do not |only |please )*(?:answer|reply|respond|write|speak|talk|use|call|format|show|"
+    r"keep|give|send|"
+    r"contact|book|address|include|avoid|stop|explain|summari[sz]e|quote|display|express|report)\b"
+)
+EN = tuple(
+    (regex.compile(pattern), attribute)
+    for pattern, attribute in (
+        (
+            r"^my (?:(?:new|current|preferred|actual) )*(?P<attr>[\p{L}\- ]{2,40}?)(?:'s name)? (?:is called|"
+            r"is named|is|"
+            r"was changed to|changed to|has changed to|will be)(?: now)? (?P<v>.+)$", ""),
+        (
+            r"^i (?P<attr>wakes? up|gets? up|goe?s? to bed|start work|finish work|eat (?:breakfast|lunch|"
+            r"dinner)) at (?P<v>.+)$", ""),
+        (r"^(?P<v>.+) is where i (?:live|lives|stay)$", "residence"),
+        (r"^(?:i is called|i is named|call me|address me as|i go by) (?P<v>.+)$", "name"),
+        (
+            r"^i (?:live|lives|reside|resides|is based|is located|is living|(?:(?:have|has|just) )*settled|"
+            r"stay) (?:in|at|"
+            r"near) (?P<v>.+)$", "residence"),
+        (r"^i (?:have |has |just |recently )*(?:moved|relocated)(?: from .+?)? to (?P<v>.+)$", "residence"),
+        (r"^i (?:work|works|is working|is employed) (?:at|for|with|by) (?P<v>.+)$", "employer"),
+        (
+            r"^i (?:have |has |just |recently )*(?:left .+? (?:and|for) )?(?:joined|started at|"
+            r"started working (?:at|for)|"
+            r"switched jobs to) (?P<v>.+)$", "employer"),
+        (r"^i (?:work|works|is working) as (?:an? |the )?(?P<v>.+)$", "occupation"),
+        (r"^i (?:is|has become|became|is now) (?:an? )(?P<v>.+)$", "identity"),
+        (
+            r"^i (?:is|have|has) (?:an? )?(?:severe(?:ly)? |strongly )?(?:allergic to|allergy to|"
+            r"allergies to) (?P<v>.+)$", "allergy"),
+        (r"^i (?:have|has) an? (?P<v>.+) allergy$", "allergy"),
+        (r"^i (?:speak|speaks) (?P<v>.+)$", "speaks"),
+        (r"^i (?:have|has|own|owns) (?:an? |the |two |three )?(?P<v>.+)$", "owns"),
+        (
+            r"^i (?:use|uses|drive|drives|run|runs|switched to|have switched to|has switched to|migrated to|"
+            r"moved over to) (?P<v>.+)$", "uses"),
+        (
+            r"^i (?P<v>(?:drink|eat|play|read|watch|study|collect|run|cycle|smoke|exercise|practi[sc]e|cook|"
+            r"travel)s?(?: .+)?)$", "habit"),
+    )
+)  # fmt: skip
+INVERTED = regex.compile(r"^(?P<v>.+) (?:is|are|was) what (?:i|the user|user|my) (?:prefer|like|love|want|choose)s?$")
+WHEN_EN = regex.compile(
+    r" (?:(?:last|this|next|a few) (?:week|month|year|summer|spring|fall|autumn|winter)s?|recently|"
+    r"(?:in|since) (?:19|20)\d\d|yesterday|today|a (?:week|month|year) ago)$"
+)
+WHEN_ZH = regex.compile(r"^(?:上个?(?:月|周|星期)|去年|今年|最近|这个月|本月|前不久|不久前|前年|前天|昨天|本周)")
+CALLED = regex.compile(r"^(?:call|address) me (?:as )?(?P<v>[\p{L}' -]{1,40})$")
+ZH_LEAD = regex.compile(
+    r"^(?:请(?:你)?(?:务必)?(?:记住|注意)|记住|记一下|注意|另外|其实|对了|顺便说一下|更正(?:一下)?|补充一下|"
+    r"不对|不是的|抱歉|你好|还有|实际上|从现在起|从今以后|以后|今后|用户(?:说|表示|提到|告知|"
+    r"指出)(?:过)?)[,，:：。!！ ]*"
+)
+ZH_SUBJECT = regex.compile(r"^(?:我|用户|本人|客户|他|她|您)(?:们)?")
+ZH_FILL = regex.compile(
+    r"(?:现在|现(?=居|住)|目前|如今|已经|一直|通常|一般|平时|总是|始终|一律|最近|刚刚|刚|都|只|以后|今后|"
+    r"从现在起|还是|其实)"
+)
+ZH = tuple(
+    (regex.compile(pattern), attribute)
+    for pattern, attribute in (
+        (r"^(?:叫我|叫做|叫|名叫|的?(?:名字|姓名)(?:是|叫|为))(?P<v>.+)$", "name"),
+        (r"^(?:住在|居住在|搬到了?|搬去了?|搬家到了?|定居在?|家在|生活在)(?P<v>.+)$", "residence"),
+        (r"^在(?P<v>.+?)(?:生活|居住|定居)(?:了)?$", "residence"),
+        (r"^在(?P<v>.+?)(?:工作|上班|任职|就职)(?:了)?$", "employer"),
+        (r"^(?:跳槽到|加入|入职|任职于|就职于|供职于|受雇于)了?(?P<v>.+)$", "employer"),
+        (r"^对?(?P<v>.{1,16}?)(?:严重)?过敏$", "allergy"),
+        (r"^(?:会说|会讲|说|讲)(?P<v>.+语)$", "speaks"),
+        (r"^的?(?P<attr>\p{Han}{1,6}?)(?:改名叫|名叫|改名为|叫)(?P<v>.+)$", ""),
+        (r"^(?P<v>.+?)是(?:我|用户)?(?:居住|住)的(?:城市|地方)$", "residence"),
+        (r"^(?:又|重新)?开始(?P<v>(?:吃|喝|抽|玩|看|听|骑|开|跑|练|打)\p{Han}.*)$", "habit"),
+        (
+            r"^(?:的)?(?P<attr>最喜欢的\p{Han}{1,8}?|最爱的\p{Han}{1,8}?|[\p{Han}a-zA-Z]{1,10}?)(?:是|为|改成了?|"
+            r"改为了?|换成了?|变成了?)(?P<v>.+)$", ""),
+        (r"^(?:是|成了)(?:一名|一个|一位|个)?(?P<v>.+)$", "identity"),
+        (r"^(?:有|养了?)(?:一只|一条|一辆|一个|两个|两只)?(?P<v>.+)$", "owns"),
+        (r"^(?:改用了?|换成了?|换用|转用)(?P<v>.+)$", "uses"),
+        (r"^(?P<v>(?:吃|喝|抽|玩|看|听|骑|开|跑|练|打|养成)\p{Han}.*)$", "habit"),
+    )
+)  # fmt: skip
+ZH_LIKE = regex.compile(
+    r"^(?:请(?:你)?)?(?:更|比较|最|很|非常)?(?:喜欢|偏好|偏爱|想要|希望|倾向于?|习惯|需要|爱)(?P<v>.+)$|"
+    r"^(?:请(?:你)?)(?:用|使用|以|给|把)?(?P<d>.+)$|^(?:用|使用)(?P<u>.+)$"
+)
+ZH_NOT = regex.compile(r"^(?:再也)?(?:不再|不|没|别|讨厌|戒了?|避免)(?P<v>.+)$")
+ZH_THAN = regex.compile(r"^(?P<a>.+?)(?:而不是|胜过|多于|，不要|,不要|不要)(?P<b>.+)$")
+ZH_IF = regex.compile(r"^(?:如果|当|在)?(?P<what>.{1,16}?)(?:的时候|时|的话)[,，]?")
+PUNCT = regex.compile(r"[\s.!。！;；~～]+$")
+
+
+SEATED = regex.compile(r"\b(?:sit|seat|flight|fly|train|plane)")
+SIDES = {"window": regex.compile(r"\bwindow\b"), "aisle": regex.compile(r"\baisle\b")}
+ANSWERS = regex.compile(r"\b(?:answer|repl(?:y|ies)|respon|explanation)|回答|回复|答复|解释")
+LENGTHS = {"short": regex.compile(r"\b(?:short|shorter)\b"), "long": regex.compile(r"\b(?:long|longer|full)\b|长")}
