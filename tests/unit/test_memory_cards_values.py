@@ -24,6 +24,13 @@ from projections.cards.values import MAX_VALUES, normal, of_json, of_text
         ("on 2024-05-20", "2024-05-20"),
         ("on May 20th", "--05-20"),
         ("on May 20, 2024", "2024-05-20"),
+        ("on 20 May 2024", "2024-05-20"),
+        ("the 3rd of June", "--06-03"),
+        ("am 20.05.2024", "2024-05-20"),
+        ("due 2024/05/20 please", "2024-05-20"),
+        ("5월 20일에 출발", "--05-20"),
+        ("it leaves at 3:05 PM", "15:05"),
+        ("it leaves at 15:05:00", "15:05"),
         ("see src/app/main.py", "src/app/main.py"),
         ("from New York to Seattle", "new york"),
         ("订单号 A12345，目的地「北京」", "北京"),
@@ -50,6 +57,23 @@ def test_numbers_are_equal_however_they_are_written() -> None:
     assert of_json({"a": 1200}) == of_json({"a": 1200.0}) == of_json({"a": "1,200"}) == ["1200"]
     assert normal("-1200") == "-1200"
     assert of_json([7, 99, 1999, True, None]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("caf\u00e9 Luna", "cafe\u0301 Luna"), ("ＨＡＴ１３６", "hat136"), ("$1,200", "1200.00"), ("3:05 pm", "15:05"),
+        ("Mia Li", "MIA LI"), ("2024-05-20", "2024/05/20"), ("12:30 AM", "00:30"), ("Straße Neun", "STRASSE NEUN"),
+    ],
+)  # fmt: skip
+def test_equal_values_have_one_form(one: str, other: str) -> None:
+    """C31: composed and decomposed accents, full and half width; case; numbers; times."""
+    assert of_json([one]) == of_json([other]) != []
+
+
+def test_a_day_is_found_with_and_without_its_year() -> None:
+    assert set(of_json(["2024-05-20T06:00"])) == {"2024-05-20", "--05-20", "2024-05-20t06:00"}
+    assert "--05-20" in of_text("May 20")
 
 
 def test_values_of_json_come_from_leaves_and_telling_keys_in_order() -> None:
