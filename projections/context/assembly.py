@@ -91,7 +91,7 @@ def _within(name: str, room: int, material: Material) -> str:
 def _body(name: str, room: int, material: Material) -> str:
     match name:
         case "prefix":
-            return cut(material.prompt, room)
+            return material.prompt if count(material.prompt) <= room else ""  # half a prompt is none
         case "state":
             return sections.state_text(material, room)
         case "policy":

@@ -85,7 +85,7 @@ def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:
     names = {name for _, field in fields for name in readings(field)}
     return Flows(
         {field: count for field, count in flows.seen.items() if field in fields},
-        {field: count for field, count in flows.became.items() if field in fields},
+        {field: count for field, count in flows.became.items() if field in fields and field in flows.seen},
         flows.parameters & names,
     )
 

@@ -13,7 +13,8 @@ from events.archive import queries
 from events.clock import now_ms
 from events.errors import Refused
 from events.event import Position
-from events.keys import task_key
+from events.keys import partition_of, task_key
+from events.tokens import write_token
 from events.types.system import ContextAssembled
 from projections.context.assembly import Assembled, assemble
 from projections.context.material import Material
@@ -42,9 +43,12 @@ class NotTheSame(Refused):
 
 
 async def make(backend: Backend, searcher: Searcher, org: str, request: ContextRequest, after: str = "") -> Made:
-    """A context of now. ``after``: a position token that it must have seen. Raises Refused where nothing is known."""
+    """A context of now. ``after``: a position token that it must have seen; else all of the task that is durable.
+
+    Raises Refused (code ``no_checkpoint``) where nothing is known of the task.
+    """
     now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-    reader = LiveReader(backend, searcher, org, after)
+    reader = LiveReader(backend, searcher, org, after or await _newest(backend, org, task_key(request.task)))
     gathered = await gather(reader, request, now)
     if gathered.material.state is None and not gathered.material.sources:
         raise Refused(f"no_checkpoint: nothing saved for task {request.task!r}", code="no_checkpoint", field="task")
@@ -54,16 +58,18 @@ async def make(backend: Backend, searcher: Searcher, org: str, request: ContextR
     return Made(context, assembled, gathered.material, now, event, reader.notes)
 
 
+async def _newest(backend: Backend, org: str, key: str) -> str:
+    last = await backend.db.read(partial(queries.last_of_key, org=org, key=key))
+    return "" if last is None else write_token([(partition_of(org, key, backend.partitions), last.position)])
+
+
 async def make_again(backend: Backend, org: str, context: str, task: str) -> Made:
     """A recorded context, byte for byte. Raises Refused (code ``no_context``) where no record of this task has the id;
     NotTheSame where what it was made of was erased, or other code assembles it differently.
     """
     record = await _record(backend, org, context, task)
     reader = PastReader(backend, org, record.positions, record.flows, record.recalled)
-    try:
-        gathered = await gather(reader, record.request, record.now)
-    finally:
-        reader.close()
+    gathered = await gather(reader, record.request, record.now)
     assembled = assemble(gathered.material, max_tokens=record.request.max_tokens, parts=record.request.parts)
     if assembled.digest != record.digest:
         raise NotTheSame(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -78,7 +77,7 @@ class LiveReader:
         """``Reader.read``."""
         found = await self._backend.read_models.read(model, work, self._after, self._backend.settings.read_timeout_s)
         partition = partition_of(self.org, key, self._backend.partitions)
-        self.positions.setdefault(f"{model}/{key}", str(found.positions.get(partition, START)))
+        self.positions.setdefault(f"{model}/{key}", _written(found.positions.get(partition, START)))
         self.notes["reached"] &= found.reached
         self.notes["stale"] |= found.stale
         return found.value
@@ -89,8 +88,8 @@ class LiveReader:
         name = f"{LOG}/{key}"
         if name not in self.positions:
             last = await self._backend.db.read(partial(queries.last_of_key, org=self.org, key=key))
-            self.positions[name] = str(START if last is None else last.position)
-        upto = Position.parse(self.positions[name])
+            self.positions[name] = _written(START if last is None else last.position)
+        upto = _position(self.positions[name])
         return await self._backend.db.read(lambda conn: work(conn, upto))
 
     def flows(self, conn: Connection, agent: str) -> Flows:
@@ -104,7 +103,7 @@ class LiveReader:
 
 
 class PastReader:
-    """Reads a recorded context's keys as they stood then. ``close`` lets their rows go."""
+    """Reads a recorded context's keys as they stood then."""
 
     def __init__(
         self, backend: Backend, org: str, positions: Mapping[str, str], flows: Flows, recalled: Sequence[Recalled]
@@ -114,8 +113,6 @@ class PastReader:
         self._backend = backend
         self._flows = flows
         self._recalled = list(recalled)
-        self._folded: dict[str, Connection] = {}
-        self._open = ExitStack()
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
         """``Reader.read``. Raises Transient where the live fold is not that far, Refused for too long a history."""
@@ -125,15 +122,13 @@ class PastReader:
         return await asyncio.to_thread(self._work, name, upto, letters.value, work)
 
     def _work(self, name: str, upto: Position, letters: Any, work: Callable[[Connection], T]) -> T:
-        if name not in self._folded:
-            model, _, key = name.partition("/")
-            count = self._backend.db.read_now(lambda conn: queries.count_key(conn, self.org, key, upto, MAX_EVENTS + 1))
-            if count > MAX_EVENTS:
-                raise Refused(f"{key} has more than {MAX_EVENTS:,} events up to {upto}, too many", code="too_long")
-            projection = self._backend.projections[model]
-            past = fold_past(projection, self._backend.db, (self.org, key), upto, letters)
-            self._folded[name] = self._open.enter_context(in_memory(past))
-        return work(self._folded[name])
+        model, _, key = name.partition("/")
+        count = self._backend.db.read_now(lambda conn: queries.count_key(conn, self.org, key, upto, MAX_EVENTS + 1))
+        if count > MAX_EVENTS:
+            raise Refused(f"{key} has more than {MAX_EVENTS:,} events up to {upto}, too many", code="too_long")
+        past = fold_past(self._backend.projections[model], self._backend.db, (self.org, key), upto, letters)
+        with in_memory(past) as conn:
+            return work(conn)
 
     async def events(self, key: str, work: Callable[[Connection, Position], T]) -> T:
         """``Reader.events``."""
@@ -148,12 +143,17 @@ class PastReader:
         """``Reader.recall``: as recorded."""
         return self._recalled
 
-    def close(self) -> None:
-        """Let the folded rows go."""
-        self._open.close()
-
     def _position(self, name: str) -> Position:
         found = self.positions.get(name)
         if found is None:
             raise Transient(f"the record of this context does not say how far {name} was read")
-        return Position.parse(found)
+        return _position(found)
+
+
+def _written(position: Position) -> str:
+    """A position as text; empty before the first event."""
+    return "" if position == START else str(position)
+
+
+def _position(text: str) -> Position:
+    return Position.parse(text) if text else START

@@ -38,7 +38,6 @@ def raw_event(
 ) -> dict[str, Any]:
     """The event for the door. It names no run: an attempt that is over may still be looked at."""
     flows = gathered.flows
-    names = sorted({*flows.seen, *flows.became})
     return {
         "id": context,
         "type": "context.assembled",
@@ -55,7 +54,7 @@ def raw_event(
             "tokens": made.tokens,
             "digest": made.digest,
             "request": request.document(),
-            "learned": [[*name, flows.seen.get(name, 0), flows.became.get(name, 0)] for name in names],
+            "learned": [[*name, seen, flows.became.get(name, 0)] for name, seen in sorted(flows.seen.items())],
             "parameters": sorted(flows.parameters),
             "recalled": [list(name) for name in reversed(gathered.recalled)],
         },
