@@ -12,7 +12,9 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.test_utils import generate_config
 from refold import Conflict, Unavailable
+from refold.address import find
 from refold.integrations.langgraph import RefoldSaver, ahead
+from refold.options import own_folder
 
 from tests.acceptance.test_langgraph import KILLED, Blocking, agent, ended, newest, put
 from tests.instance import Instance, running_instance
@@ -33,6 +35,15 @@ def held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "GATHER_S", 3600.0)
 
 
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def copy(source: Path, source_url: str, target: Path, target_url: str) -> None:
+    """Bring what waits for one address to where it waits for another."""
+    shutil.copytree(own_folder(source, find(source_url), ""), own_folder(target, find(target_url), ""))
+
+
 @pytest.mark.parametrize("way", ["async", "sync"])
 def test_the_checkpointer_conforms(instance: Instance, tmp_path: Path, way: str) -> None:
     @checkpointer_test(name=f"Refold, written ahead, {way}")
@@ -43,7 +54,7 @@ def test_the_checkpointer_conforms(instance: Instance, tmp_path: Path, way: str)
     report = asyncio.run(validate(factory))
     assert {name: found.failures for name, found in report.results.items() if found.passed is not True} == {}
     assert len(report.results) == 8
-    assert list(tmp_path.iterdir()) == []
+    assert files(tmp_path) == []
 
 
 def test_a_graph_killed_before_its_state_was_sent_goes_on(instance: Instance, tmp_path: Path) -> None:
@@ -57,7 +68,7 @@ def test_a_graph_killed_before_its_state_was_sent_goes_on(instance: Instance, tm
     assert code == 0
     assert ledger.read_text().split() == ["plan", "book", "beside", "report"]
     assert out.strip() == "{'done': ['plan', 'beside', 'book', 'report']}"
-    assert list(folder.iterdir()) == []
+    assert files(folder) == []
     with RefoldSaver(instance.url) as elsewhere:
         assert len(list(elsewhere.list(generate_config(thread)))) == 5
 
@@ -102,7 +113,7 @@ def test_of_two_machines_one_goes_on_and_the_other_is_told(
         third = put(loser, thread, second)
         assert [one.config for one in loser.list(generate_config(thread))] == [third, second, first]
         assert [one.config for one in winner.list(generate_config(thread))] == [third, second, first]
-    (aside,) = tmp_path.glob("*.rejected")
+    (aside,) = tmp_path.rglob("*.rejected")
     assert aside.read_bytes().count(b"\n") == 6, "four parts, what joins them, and the writes"
 
 
@@ -111,7 +122,7 @@ def test_what_was_not_sent_is_read_from_the_folder_after_a_restart(
 ) -> None:
     """While the backend is away, too; what the folder alone does not tell is Unavailable then."""
     new, old = instance.name("new"), instance.name("old")
-    first, second = tmp_path / "first", tmp_path / "second"
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     with RefoldSaver(instance.url) as elsewhere:
         base = put(elsewhere, old, values={"a": 1})
     with RefoldSaver(instance.url, write_ahead=first) as saver:
@@ -122,17 +133,33 @@ def test_what_was_not_sent_is_read_from_the_folder_after_a_restart(
         config = put(saver, new, config, values=held_now, versions={"a": version, "b": "1.0"}, new=["b"])
         saver.put_writes(config, [("b", 2)], "w1")
         expected = newest(saver, new)
-        shutil.copytree(first, second)  # as a crash leaves it
+        copy(first, instance.url, second, NOWHERE)  # as a crash leaves it
         with RefoldSaver(NOWHERE, write_ahead=second, timeout_s=0.4) as offline:
             assert newest(offline, new) == expected
             with pytest.raises(Unavailable, match="has not reached the backend"):
                 newest(offline, old)
             offline.put_writes(config, [("b", 3)], "w2")
             assert len(newest(offline, new).pending_writes or ()) == 2
-        with RefoldSaver(instance.url, write_ahead=second) as anew:
+        copy(second, NOWHERE, third, instance.url)
+        with RefoldSaver(instance.url, write_ahead=third) as anew:
             assert newest(anew, new).pending_writes == [("w1", "b", 2), ("w2", "b", 3)]
             assert newest(anew, old).parent_config == base
-    assert not list(first.iterdir()) and not list(second.iterdir()), "what both sent is in once"
+    assert not files(first) and not files(third), "what both sent is in once"
+
+
+def test_orgs_that_share_a_folder_do_not_meet(instance: Instance, tmp_path: Path, held: None) -> None:
+    """What a dead process of one organisation left, no saver of another one sends or reads."""
+    thread, alive, dead = instance.name("t"), tmp_path / "alive", tmp_path / "dead"
+    with RefoldSaver(instance.url, org="acme", write_ahead=alive) as ours:
+        put(ours, thread, values={"a": 1})
+        shutil.copytree(alive, dead)
+        (left,) = files(dead)
+        with RefoldSaver(instance.url, org="rival", write_ahead=dead) as theirs:
+            assert theirs.flush() and theirs.get_tuple(generate_config(thread)) is None
+        assert files(dead) == [left]
+    with RefoldSaver(instance.url, org="acme", write_ahead=dead) as again:
+        assert newest(again, thread).checkpoint["channel_values"] == {"a": 1}
+    assert files(dead) == []
 
 
 def test_giving_up_and_copying_wait_for_what_was_not_sent(instance: Instance, tmp_path: Path, held: None) -> None:

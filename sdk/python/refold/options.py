@@ -33,10 +33,12 @@ class Options:
 
     def open_spool(self) -> Spool | None:
         """The spool of this backend and organisation, apart from those of others; None when there is none."""
-        if self.spool is None:
-            return None
-        place = sha256(f"{self.address.place}\x1f{self.scope.org}".encode()).hexdigest()[:16]
-        return Spool(self.spool / place)
+        return None if self.spool is None else Spool(own_folder(self.spool, self.address, self.scope.org))
+
+
+def own_folder(folder: Path, address: Address, org: str) -> Path:
+    """Where in a folder what waits for one backend and organisation is, apart from that of others."""
+    return folder / sha256(f"{address.place}\x1f{org}".encode()).hexdigest()[:16]
 
 
 def spool_folder(choice: str | os.PathLike[str] | bool) -> Path | None:

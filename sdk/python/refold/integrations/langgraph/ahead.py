@@ -56,7 +56,6 @@ class Ahead:
         self._most = MAX_EVENTS
         self._thread: threading.Thread | None = None
         self._journal = Journal(folder)
-        self._changed = self._journal.changed
         if self._journal.waits():
             logger.info("sending what an earlier process left in %s", folder)
             self._start()
@@ -122,10 +121,11 @@ class Ahead:
 
     def close(self) -> None:
         """Send what waits, unless the backend does not answer: what is left then is for the next saver there."""
-        self._journal.push()
-        with self._changed:
+        if self._journal.waits():
+            self.push()
+        with self._journal.changed:
             self._closed = True
-            self._changed.notify_all()
+            self._journal.changed.notify_all()
         if self._thread is not None:
             self._thread.join()
         if self._journal.waits():
@@ -136,14 +136,14 @@ class Ahead:
         self._journal.close()
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        with self._changed:
+        with self._journal.changed:
             if condition():
                 return True
             self._awaited += 1
             self._hurry = True
-            self._changed.notify_all()
+            self._journal.changed.notify_all()
             try:
-                return self._changed.wait_for(condition, timeout_s)
+                return self._journal.changed.wait_for(condition, timeout_s)
             finally:
                 self._awaited -= 1
 
@@ -152,7 +152,7 @@ class Ahead:
     def _start(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        with self._changed:
+        with self._journal.changed:
             if self._closed or (self._thread is not None and self._thread.is_alive()):
                 return
             self._thread = threading.Thread(target=self._work, name="refold-ahead", daemon=True)
@@ -175,8 +175,8 @@ class Ahead:
 
     def _next(self) -> list[Entry]:
         """The entries to send now; none when the journal is closed and all is sent."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._journal.kept())
+        with self._journal.changed:
+            self._journal.changed.wait_for(lambda: self._closed or self._journal.kept())
             self._gather()
         return self._journal.head(self._most)
 
@@ -184,7 +184,7 @@ class Ahead:
         until, before = time.monotonic() + GATHER_S, -1
         while before != self._journal.bytes and time.monotonic() < until:
             before = self._journal.bytes
-            if self._changed.wait_for(self._enough, QUIET_S):
+            if self._journal.changed.wait_for(self._enough, QUIET_S):
                 return
 
     def _enough(self) -> bool:
@@ -207,11 +207,11 @@ class Ahead:
     def _tell(self, away: str) -> None:
         if not self._away:
             logger.warning("%s; what is saved waits in %s", away, self._journal.folder)
-        with self._changed:
+        with self._journal.changed:
             self._away = away
-            self._changed.notify_all()
+            self._journal.changed.notify_all()
 
     def _pause(self, pause_s: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._hurry or self._closed, pause_s)
+        with self._journal.changed:
+            self._journal.changed.wait_for(lambda: self._hurry or self._closed, pause_s)
             self._hurry = False

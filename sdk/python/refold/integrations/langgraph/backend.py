@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
@@ -12,6 +14,7 @@ from refold.address import find, is_inbox
 from refold.errors import NotFound, RefoldError, Unavailable
 from refold.integrations.langgraph.courier import Courier
 from refold.integrations.langgraph.direct import DirectTransport
+from refold.options import own_folder
 from refold.transport import Transport, connect
 
 Raw = dict[str, Any]
@@ -27,7 +30,9 @@ class Backend:
         address = find(url)
         if is_inbox(address.url):
             raise ValueError("the inbox answers nothing: use the instance's address, http://HOST:PORT")
-        self._settings = (address.url, "durable", org or os.environ.get("REFOLD_ORG", ""), api_key, timeout_s)
+        org = org or os.environ.get("REFOLD_ORG", "")
+        self._settings = (address.url, "durable", org, api_key, timeout_s)
+        self._own_folder = partial(own_folder, address=address, org=org)
         self.timeout_s = timeout_s
         self._reading = self.connect()
         self.courier = Courier(self.connect, timeout_s)
@@ -58,6 +63,10 @@ class Backend:
         """Send what was handed in, and let connections go."""
         self.courier.close()
         self._reading.close()
+
+    def own_folder(self, folder: Path) -> Path:
+        """Where in a folder what waits for this backend, and this organisation, is."""
+        return self._own_folder(folder)
 
     def connect(self) -> Transport:
         """A new way to it."""

@@ -208,9 +208,13 @@ class Journal:
             self._spool.close()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's files without touching them. The locks may be held for ever."""
+        """In a forked child: let go of the parent's files without touching them, and know nothing of what it saved."""
         self._forked = True
+        self._disk, self.changed = threading.Lock(), threading.Condition()  # the parent's may be held for ever
         self._spool.close()
+        self._handed, self._entries, self.bytes = [], deque(), 0
+        self._waiting.clear()
+        self._inherited.clear()
 
     # ---- inside
 

@@ -40,7 +40,8 @@ class Threads:
         self.ahead: Ahead | None = None
         self._carrier: Carrier = backend.courier
         if folder is not None:
-            self._carrier = self.ahead = Ahead(backend.connect, folder, backend.timeout_s, max_bytes)
+            own = backend.own_folder(folder)
+            self._carrier = self.ahead = Ahead(backend.connect, own, backend.timeout_s, max_bytes)
             self._inherit(self.ahead)
 
     def close(self) -> None:
