@@ -38,6 +38,10 @@ class EndpointModel:
             raise SetupError(f"{self._url} answered {rows.shape[1]} dimensions, before {self.dimension}: start again")
         return spread(texts, rows, self.dimension)
 
+    def close(self) -> None:
+        """Let its connections go."""
+        self._client.close()
+
     @retry(
         retry=retry_if_exception_type(Transient), reraise=True,
         stop=stop_after_attempt(4), wait=wait_random_exponential(0.5, max=8),
