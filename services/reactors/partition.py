@@ -129,11 +129,12 @@ class PartitionRun:
     async def _attempt(self, reaction: Reaction) -> Later | None:
         async with self.slots:
             answer = await _persistently(lambda: self.reactor.react(reaction))
-            later = answer if isinstance(answer, Later) else None
-            raws = later.first if later else answer
-            if raws:
-                await _persistently(lambda: self.outlet.append(raws))
-            return later
+        # without a place: what is outside is done, and the archive has room for many
+        later = answer if isinstance(answer, Later) else None
+        raws = later.first if later else answer
+        if raws:
+            await _persistently(lambda: self.outlet.append(raws))
+        return later
 
     def _done_to(self, read_to: Position) -> Position:
         """The position before the lowest unfinished reaction."""
