@@ -23,7 +23,9 @@ SUBJECT = (
     (regex.compile(r"^(?:the )?(?:user|customer|client|he|she|they|we) "), "i "),
     (
         regex.compile(
-            r"^(?:prefers|likes|loves|wants|lives|works|uses|speaks|hates|dislikes|has|is|owns|enjoys|avoids) "
+            r"^(?:prefers|likes|loves|wants|lives|works|uses|speaks|hates|dislikes|has|is|owns|enjoys|avoids|"
+            r"commutes|collects|plays|reads|drinks|eats|drives|studies|teaches|runs|travels|needs|follows|writes|keeps|goes|takes|"
+            r"manages|leads|cooks|pays|wears|rents|volunteers) "
         ),
         None,
     ),

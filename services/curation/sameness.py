@@ -97,6 +97,13 @@ def _differ(candidate: Candidate, memory: Memory) -> bool:
     return candidate.slot != memory.slot or not _equal(one.value, other.value)
 
 
+def speaks_against(fuller: str, covered: str) -> bool:
+    """Whether a text with more words does not say all that one with fewer says: a number or a denial differs."""
+    if not _numbers(covered) <= _numbers(fuller):
+        return True
+    return bool(_NOT.search(fuller)) != bool(_NOT.search(covered))
+
+
 def _numbers(text: str) -> set[str]:
     return set(regex.findall(r"\d+(?:[.,:]\d+)*", text))
 

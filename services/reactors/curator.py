@@ -9,26 +9,19 @@ there is one; a decision, once made, is an event, so no replay asks again.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from events.archive.reader import Archive
 from events.errors import RefoldError
-from projections.memories import MEMORIES_PROJECTION
 from services.curation.decisions import BATCH, Decided, decide_all
 from services.curation.statements import gist
 from services.curation.view import ScopeView, unseen
 from services.reactors.derived import derived_id
-from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
+from services.reactors.reactor import Later, Reaction, Reactor
+from services.reactors.scopes import Scopes, follow
 
-SCOPES = 256
-"""Scopes that are remembered; another one is folded from its events again."""
 LOOK_AGAIN_S = 0.02
 PATIENCE_S = 10.0
 """How long decisions may be on their way before they are made again, with the same ids."""
@@ -36,25 +29,15 @@ MOST_VECTORS = 2_000
 """Contents of a scope whose vectors are kept; beyond, words alone tell duplicates."""
 
 
-@dataclass
-class _Scope:
-    """What is remembered of a scope. ``sender`` is the event whose reaction has decisions on their way to the log."""
-
-    view: ScopeView = field(default_factory=ScopeView)
-    sender: str = ""
-    sent_at: float = 0.0
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
 class Curator:
     """Decides; remembers scopes, so that a decision costs their news and not their history."""
 
     def __init__(self) -> None:
-        self._scopes: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], _Scope]] = WeakKeyDictionary()
+        self._scopes = Scopes()
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Decide what waits in the source's scope; nothing where it is decided already."""
-        scope, me = self._scope(reaction), reaction.event.id
+        scope, me = self._scopes.of(reaction), reaction.event.id
         async with scope.turn:
             if scope.sender not in ("", me) and monotonic() - scope.sent_at < PATIENCE_S:
                 return Later(LOOK_AGAIN_S)
@@ -68,15 +51,6 @@ class Curator:
         # asked again once they are durable: some may be stale, and more may wait
         return Later(LOOK_AGAIN_S, [_raw(decided) for decided in made])
 
-    def _scope(self, reaction: Reaction) -> _Scope:
-        event = reaction.event
-        scopes = self._scopes.setdefault(reaction.archive, OrderedDict())
-        scope = scopes.setdefault((event.org, event.key), _Scope())
-        scopes.move_to_end((event.org, event.key))
-        if len(scopes) > SCOPES:
-            scopes.popitem(last=False)
-        return scope
-
     async def _embed(self, reaction: Reaction, view: ScopeView) -> None:
         """Have the vectors that this decision compares; without a model, or one that answers, words decide alone."""
         embed = reaction.outside.embed
@@ -87,17 +61,6 @@ class Curator:
         if texts:
             with suppress(RefoldError):
                 view.vectors.update(zip(texts, await embed([gist(text) for text in texts]), strict=True))
-
-
-async def follow(reaction: Reaction, view: ScopeView) -> None:
-    """Fold what the archive has of the source's scope beyond what the view knows."""
-    event = reaction.event
-    while page := await reaction.archive.key_events(event.org, event.key, view.position, PAGE):
-        mine = (archived for archived in page if archived.type in MEMORIES_PROJECTION.handles)
-        view.advance(recorded for archived in mine if (recorded := read_recorded(archived)) is not None)
-        view.reach(page[-1].position)
-        if len(page) < PAGE:
-            return
 
 
 def _raw(decided: Decided) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.reactors.consolidator import CONSOLIDATOR
 from services.reactors.curator import CURATOR
 from services.reactors.extractor import EXTRACTOR
 from services.reactors.hindsight import HINDSIGHT
@@ -9,4 +10,4 @@ from services.reactors.reactor import Reactor
 from services.reactors.settler import SETTLER
 from services.reactors.summarizer import SUMMARIZER
 
-REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT, SUMMARIZER, EXTRACTOR, CURATOR)
+REACTORS: tuple[Reactor, ...] = (SETTLER, HINDSIGHT, SUMMARIZER, EXTRACTOR, CURATOR, CONSOLIDATOR)

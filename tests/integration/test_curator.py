@@ -23,6 +23,7 @@ from events.errors import Transient
 from events.event import START, Event, Position, Recorded
 from projections.memories import MEMORIES_PROJECTION
 from services.reactors.checkpoints import introduce
+from services.reactors.consolidator import CONSOLIDATOR
 from services.reactors.curator import CURATOR, Curator
 from services.reactors.extractor import EXTRACTOR
 from services.reactors.loop import ReactorLoop
@@ -43,7 +44,7 @@ from tests.unit.fold_runner import Folded
 
 def opened(log: Database) -> Database:
     log.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
-    log.write_now(lambda conn: introduce(conn, [CURATOR, EXTRACTOR]))
+    log.write_now(lambda conn: introduce(conn, [CURATOR, EXTRACTOR, CONSOLIDATOR]))
     return log
 
 
@@ -278,7 +279,8 @@ def test_meaning_tells_duplicates_where_a_model_is_there_and_a_replay_asks_none(
             np.array([1.0, 0.0] if "bicycle" in text or "cycling" in text else [0.0, 1.0], np.float32) for text in texts
         ]
 
-    put(db, proposal("p1", "Goes to the office by bicycle every day"), proposal("p2", "Commutes through cycling daily"))
+    put(db, proposal("p1", "Goes to the office by bicycle every day"))
+    put(db, proposal("p2", "The user commutes through cycling daily"))
     put(db, proposal("p3", "Collects stamps from Norway at weekends"))
     curate(db, 3, outside=Outside(embed=embed))
     assert len(asked) == 3
@@ -304,3 +306,14 @@ def test_a_curator_reads_a_scope_of_other_events_up_to_its_end(db: Database) -> 
     curate(db, 1)
     (decision,) = stored(db, "memory.admitted")
     assert Position.parse(orjson.loads(decision.data)["based_on"]).n >= 9
+
+
+def test_what_says_more_takes_in_what_says_less_unless_that_was_changed_meanwhile(db: Database) -> None:
+    fuller = "The staging database is reset every Sunday at 3:00"
+    put(db, proposal("p1", "The staging database is reset every Sunday", kind="fact"))
+    put(db, proposal("p2", fuller, kind="fact"), proposal("p3", "I like green tea"), proposal("p4", "I like tea"))
+    loop = running(db, curator(), CONSOLIDATOR)
+    asyncio.run(run_until([loop], lambda: len(stored(db, "memory.consolidated")) == 1 and all_decided(db, 4)))
+    assert set(active(db)) == {fuller, "I like green tea", "I like tea"}
+    rows = replayed(db).table("memories")
+    assert sorted(row["because"] for row in rows if row["status"] == "superseded") == ["consolidated", "consolidated"]

@@ -1,0 +1,54 @@
+"""The scopes that a reactor of memories remembers, each folded from its own events in the archive, and followed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from events.archive.reader import Archive
+from projections.memories import MEMORIES_PROJECTION
+from services.curation.view import ScopeView
+from services.reactors.reactor import PAGE, Reaction, read_recorded
+
+MOST = 256
+"""Scopes that are remembered; another one is folded from its events again."""
+
+
+@dataclass
+class Scope:
+    """What is remembered of a scope. ``sender`` is the event whose reaction has decisions on their way to the log."""
+
+    view: ScopeView = field(default_factory=ScopeView)
+    sender: str = ""
+    sent_at: float = 0.0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Scopes:
+    """Scopes by archive, org and key; the least recently used are forgotten."""
+
+    def __init__(self) -> None:
+        self._of: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], Scope]] = WeakKeyDictionary()
+
+    def of(self, reaction: Reaction) -> Scope:
+        """The scope of the source event."""
+        event = reaction.event
+        scopes = self._of.setdefault(reaction.archive, OrderedDict())
+        scope = scopes.setdefault((event.org, event.key), Scope())
+        scopes.move_to_end((event.org, event.key))
+        if len(scopes) > MOST:
+            scopes.popitem(last=False)
+        return scope
+
+
+async def follow(reaction: Reaction, view: ScopeView) -> None:
+    """Fold what the archive has of the source's scope beyond what the view knows."""
+    event = reaction.event
+    while page := await reaction.archive.key_events(event.org, event.key, view.position, PAGE):
+        mine = (archived for archived in page if archived.type in MEMORIES_PROJECTION.handles)
+        view.advance(recorded for archived in mine if (recorded := read_recorded(archived)) is not None)
+        view.reach(page[-1].position)
+        if len(page) < PAGE:
+            return
