@@ -9,6 +9,7 @@ True
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 import regex
 
@@ -25,6 +26,7 @@ _SHIFT = 0xE100
 _HIDDEN = regex.compile("[\ue100-\ue17f]")
 
 
+@lru_cache(maxsize=1_024)
 def normal_form(text: str) -> str:
     """Compatibility-composed, case-folded, without punctuation, invisible characters and spaces that mean nothing.
 

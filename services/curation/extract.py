@@ -71,6 +71,10 @@ _AT_HAND = regex.compile(
     r"|\b(?:first|second|third|last) (?:one|option)\b|第[一二三四]个|那个|这个",
     regex.IGNORECASE,
 )
+_JOINTS = regex.compile(
+    r"(?:;|,| and| but|, and|, but) (?=(?:I|i|my|My)\b(?! mean)|(?:please )?remember that)|"
+    r"[，；,](?=我(?:的|叫|住|在|对|喜欢|不|是|更|讨厌))"
+)
 _OWNED = regex.compile(
     r"\b(?:dogs?|cats?|pets?|kids?|child(?:ren)?|son|daughter|wife|husband|partner|twins|brother|sister|car|"
     r"bike|diabetes|asthma|"
@@ -126,11 +130,7 @@ def _clauses(sentence: str) -> Iterator[str]:
     """A sentence, or its parts where each of several begins with a subject of its own."""
     if len(sentence) > 600 or sentence.startswith((">", "|", "#", "{", "[", "<")):
         return
-    parts = regex.split(
-        r"(?:;|,| and| but|, and|, but) (?=(?:I|i|my|My)\b(?! mean)|(?:please )?remember that)|"
-        r"[，；,](?=我(?:的|叫|住|在|对|喜欢|不|是|更|讨厌))",
-        sentence,
-    )
+    parts = _JOINTS.split(sentence)
     yield from (part.strip(" ,，;；") for part in parts if part.strip())
 
 

@@ -61,6 +61,14 @@ NEGATED = (
     r"(?:(?:do|does|did) (?:not|no longer)|no longer|never|stopped|quit|gave up|hates?|dislikes?|"
     r"avoids?|can not|can't stand)"
 )
+DENIED = regex.compile(rf"^(?:i )?{NEGATED} (?P<rest>.+)$|^(?:never|do not|stop) (?P<rest>.+)$")
+LIKED = regex.compile(
+    rf"^i {VERB} (?:to (?:use|have|get|receive|book|be|take|drink|eat|see|work with) |getting |having |"
+    r"using |your |my )?(?P<v>.+)$"
+)
+ZH_DENIED_VERB = regex.compile(r"^(?:要|再|想|会|能)?(?:喜欢|用|使用|吃|喝|坐)?")
+ZH_CHOSEN_VERB = regex.compile(r"^(?:用|使用|坐|住|喝|吃|穿|看|要|有)")
+SPACES = regex.compile(r"\s+")
 CONDITION = regex.compile(
     r",? ?(?<!\b(?:works?|working|employed) )\b(?:when(?:ever)?|if|for|during|while|on|in case of|unless|"
     r"except)\b (?P<what>[^,;]+)$|"

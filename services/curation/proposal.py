@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from events.types.memory import MemoryProposed, Trust
@@ -39,7 +40,7 @@ class Candidate:
         """The candidate after a stage changed it, with the reason."""
         return replace(self, notes=(*self.notes, note), **changes)
 
-    @property
+    @cached_property
     def slot(self) -> tuple[str, str] | None:
         """What it says a value of: as it was proposed, else as rules read it."""
         return slot_of(self.proposed.entity, self.proposed.attribute, self.statement)
@@ -83,13 +84,7 @@ class Memory:
     content: str
     source: str
     statement: Statement
-    entity: str = ""
-    attribute: str = ""
-
-    @property
-    def slot(self) -> tuple[str, str] | None:
-        """As ``Candidate.slot``."""
-        return slot_of(self.entity, self.attribute, self.statement)
+    slot: tuple[str, str] | None = None
 
 
 def slot_of(entity: str, attribute: str, statement: Statement) -> tuple[str, str] | None:

@@ -121,14 +121,9 @@ def credential(text: str) -> str:
         return "a key, token or password"
     for found in _SPOKEN.finditer(text):
         value = found["value"] or found["zh"] or found["bare"] or ""
-        if (
-            regex.search(r"[\d\W_]", value)
-            or value != value.lower()
-            or len(value) >= 12
-            or _LABELLED.search(found[0][:8])
-        ):
+        if _NO_LETTER.search(value) or value != value.lower() or len(value) >= 12 or _LABELLED.search(found[0][:8]):
             return "a password or key that is spelled out"
-    if _NUMBERED.search(text) or any(_is_card(regex.sub(r"\D", "", found[0])) for found in _CARD.finditer(text)):
+    if _NUMBERED.search(text) or any(_is_card(_NO_DIGIT.sub("", found[0])) for found in _CARD.finditer(text)):
         return "a card number"
     if _IDENTITY.search(text):
         return "an identity number"
@@ -149,12 +144,14 @@ def _drawn(token: str) -> bool:
     """Whether a token of 20 characters or more mixes letters and digits as no word, path or name does."""
     if len(token) < 20 or _HEX.fullmatch(token) or ("/" in token.strip("/") and token.count("/") > 1) or "://" in token:
         return False
-    runs = regex.findall(r"[A-Z]+[a-z]*|[a-z]+|\d+", token)
+    runs = _RUNS.findall(token)
     digits = sum(char.isdigit() for char in token)
     return 3 <= digits < len(token) - 3 and len(token) / max(1, len(runs)) < 3.2 and not _UUID.fullmatch(token)
 
 
 _HEX = regex.compile(r"[0-9a-fA-F]+")  # ``masked_text`` knows digests from keys
+_NO_LETTER, _NO_DIGIT = regex.compile(r"[\d\W_]"), regex.compile(r"\D")
+_RUNS = regex.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+")
 _UUID = regex.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 

@@ -14,6 +14,7 @@ LEAST_LIKENESS = 0.85
 LEAST_SHARED = 0.8
 """Share of the words, of both together, from which on two texts say the same without a model."""
 
+_NUMBER = regex.compile(r"\d+(?:[.,:]\d+)*")
 _HAN = regex.compile(r"\p{Han}")
 _NOT = regex.compile(
     r"\b(?:not|no|never|n't|without|cannot|stop|avoid|hate|dislike)\b|n't\b|不|没|别|无|讨厌|避免", regex.IGNORECASE
@@ -105,7 +106,7 @@ def speaks_against(fuller: str, covered: str) -> bool:
 
 
 def _numbers(text: str) -> set[str]:
-    return set(regex.findall(r"\d+(?:[.,:]\d+)*", text))
+    return set(_NUMBER.findall(text))
 
 
 def contradicts(candidate: Candidate, memory: Memory) -> str:

@@ -76,9 +76,13 @@ def read(text: str) -> Statement:
     return _read_chinese(plain) if chinese else _read_english(plain)
 
 
+_WORDS = regex.compile(r"[\p{Han}]+|[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}+#'._]*")
+
+
+@lru_cache(maxsize=4_096)
 def words_of(text: str) -> frozenset[str]:
     """The words that carry meaning, each standing for its synonyms; of Chinese pairs of characters."""
-    words = regex.findall(r"[\p{Han}]+|[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}+#'._]*", text.casefold())
+    words = _WORDS.findall(text.casefold())
     found: set[str] = set()
     for word in words:
         if p.CJK.match(word):
@@ -124,19 +128,13 @@ def _read_english(plain: str) -> Statement:
         return _attributed(found, "name", words, False, condition, True)
     directive = p.DIRECTIVE.match(core) is not None
     negative = False
-    if no := regex.match(rf"^(?:i )?{p.NEGATED} (?P<rest>.+)$", core) or regex.match(
-        r"^(?:never|do not|stop) (?P<rest>.+)$", core
-    ):
+    if no := p.DENIED.match(core):
         negative, core = True, f"i {no['rest']}"
     if negative:
         for pattern, attribute in p.EN:
             if attribute not in ("owns", "uses", "identity", "habit") and (found := pattern.match(core)):
                 return _attributed(found, attribute, words, True, condition, personal)
-    liked = regex.match(
-        rf"^i {p.VERB} (?:to (?:use|have|get|receive|book|be|take|drink|eat|see|work with) |getting |having |"
-        rf"using |your |my )?(?P<v>.+)$",
-        core,
-    )
+    liked = p.LIKED.match(core)
     if liked or directive or negative:
         chosen = liked["v"] if liked else core.removeprefix("i ")
         return _choice(chosen, words, negative, condition, directive, personal, wished=liked is not None)
@@ -235,7 +233,7 @@ def _attributed(
 
 
 def _read_chinese(plain: str) -> Statement:
-    text = regex.sub(r"\s+", "", p.PUNCT.sub("", plain))
+    text = p.SPACES.sub("", p.PUNCT.sub("", plain))
     while (shorter := p.ZH_LEAD.sub("", text)) != text:
         text = shorter
     words = words_of(text)
@@ -247,7 +245,7 @@ def _read_chinese(plain: str) -> Statement:
     core = p.ZH_FILL.sub("", p.WHEN_ZH.sub("", p.ZH_SUBJECT.sub("", text))).removesuffix("了")
     directive = core.startswith(("请", "用", "使用", "别", "不要", "给我", "叫我"))
     if no := p.ZH_NOT.match(core):
-        rest = regex.sub(r"^(?:要|再|想|会|能)?(?:喜欢|用|使用|吃|喝|坐)?", "", no["v"])
+        rest = p.ZH_DENIED_VERB.sub("", no["v"])
         for pattern, attribute in p.ZH[:7]:
             if attribute and (found := pattern.match(no["v"])):
                 return _attributed(found, attribute, words, True, condition, personal)
@@ -263,7 +261,7 @@ def _read_chinese(plain: str) -> Statement:
             return _attributed(found, attribute, words, False, condition, personal)
     if liked := p.ZH_LIKE.match(core):
         chosen = liked["v"] or liked["d"] or liked["u"]
-        chosen = regex.sub(r"^(?:用|使用|坐|住|喝|吃|穿|看|要|有)", "", chosen) or chosen
+        chosen = p.ZH_CHOSEN_VERB.sub("", chosen) or chosen
         return _choice(chosen, words, False, condition, directive, personal, wished=liked["v"] is not None)
     if (known := _only(_values(core))) and known[0] in _PLAIN_CHOICES:
         return Statement(USER, *known, False, condition, words, directive, personal)

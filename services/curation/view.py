@@ -22,7 +22,7 @@ from projections.memories import MEMORIES_PROJECTION, apply
 from projections.memory.normal import saying
 from projections.projection import Drop, Row
 from services.curation.lexicon import KINDS
-from services.curation.proposal import Candidate, Memory
+from services.curation.proposal import Candidate, Memory, slot_of
 from services.curation.statements import Statement, read
 
 Ref = tuple[str, tuple[Any, ...]]
@@ -33,7 +33,8 @@ _PK = {
     str(table.name): tuple(str(c.name) for c in table.primary_key if c.name not in ("org", "key"))
     for table in MEMORIES_PROJECTION.tables
 }
-MOST_LIKE = 64
+_HAN = regex.compile(r"\p{Han}")
+MOST_LIKE = 24
 """Memories that share a word with a candidate and are looked at, those that share most."""
 
 
@@ -171,9 +172,9 @@ class ScopeView:
         row = self._rows.get(ref)
         if row is None or row["status"] != "active":
             return
-        new = self._memories[name] = Memory(
-            name, row["kind"], row["content"], row["source"], read(row["content"]), row["entity"], row["attribute"]
-        )
+        said = read(row["content"])
+        slot = slot_of(row["entity"], row["attribute"], said)
+        new = self._memories[name] = Memory(name, row["kind"], row["content"], row["source"], said, slot)
         self._index(new, add=True)
 
     def _index(self, memory: Memory, *, add: bool) -> None:
@@ -189,7 +190,7 @@ class ScopeView:
 
 def _keys(statement: Statement) -> frozenset[str]:
     """What a statement is found by: its words, and of a value in Chinese each character."""
-    return statement.words | frozenset(regex.findall(r"\p{Han}", statement.value))
+    return statement.words | frozenset(_HAN.findall(statement.value))
 
 
 def unseen(view: ScopeView, contents: Sequence[str]) -> list[str]:
