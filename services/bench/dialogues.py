@@ -4,10 +4,13 @@
 qa: [{question, evidence: [dia_id, ...]}]}``. A passage is a turn, and a question's evidence the turns that it names.
 
 ``memorybank``: a folder with ``memory_bank_*.json`` (``{user: {history: {day: [{query, response}]}}}``) and
-``probing_questions_*.jsonl`` (``{user: [question, ...]}``), which name no evidence. A passage is a turn. Questions that
-name a day count, and any turn of that user on that day is evidence; the date itself is taken out of the question, and
-passages bear none, so that it is the rest of the question that must find it. A question is looked for among the turns
-of every user, since one user has so few that almost anything would be found.
+``probing_questions_*.jsonl`` (``{user: [question, ...]}``), which name no evidence. A passage is a turn. Evidence comes
+
+* from a file of one's own, ``{place of the user: [[day#turn, ...] for each question]}``, all counted from 0;
+* or else from the days that questions name: any turn of that user on that day counts. The date itself is taken out of
+  the question, and passages bear none, so that it is the rest of the question that must find it.
+
+A question is looked for among the turns of every user, since one user has so few that almost anything would be found.
 """
 
 from __future__ import annotations
@@ -50,12 +53,16 @@ class Dialogue(NamedTuple):
     all_of_evidence: bool
 
 
-def read_dialogues(path: Path, format_: str) -> list[Dialogue]:
-    """The dialogues of a file or folder. Raises Refused, naming what was expected, for one that is of another kind."""
+def read_dialogues(path: Path, format_: str, evidence: Path | None = None) -> list[Dialogue]:
+    """The dialogues of a file or folder, with the evidence of a file where it is given (memorybank).
+
+    Raises Refused, naming what was expected, for one that is of another kind.
+    """
     try:
         if format_ == "locomo":
             return [_locomo(one, place) for place, one in enumerate(_one_or_many(_json(path)))]
-        return [_memorybank(folder) for folder in _memorybank_folders(path)]
+        told = _json(evidence) if evidence is not None else None
+        return [_memorybank(folder, told) for folder in _memorybank_folders(path)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Refused(
             f"{path} is not of the form {format_!r}: {type(error).__name__} {error}", code="bad_data"
@@ -132,27 +139,44 @@ def _memorybank_folders(path: Path) -> Iterator[Path]:
     yield from folders
 
 
-def _memorybank(folder: Path) -> Dialogue:
+def _memorybank(folder: Path, told: Mapping[str, Any] | None) -> Dialogue:
     (bank,) = folder.glob("memory_bank_*.json")
     (asked,) = folder.glob("probing_questions_*.jsonl")
     passages: list[Passage] = []
-    of_day: dict[tuple[str, int, int], set[str]] = {}
-    for user, told in _json(bank).items():
-        for day, turns in told["history"].items():
-            month, number = int(day[5:7]), int(day[8:10])
-            for turn in turns:
-                name = f"{user.strip()}/{day}/{len(passages)}"
-                passages.append(Passage(name, f"{turn['query']}\n{turn['response']}"))
-                of_day.setdefault((user.strip(), month, number), set()).add(name)
-    questions = []
-    for line in asked.read_text(encoding="utf-8").splitlines():
-        for user, texts in orjson.loads(line).items() if line.strip() else ():
-            for text in texts:
-                days = [_day(match) for match in _DAY.finditer(text)]
-                evidence = frozenset(name for day in days for name in of_day.get((user.strip(), *day), ()))
-                if evidence:
-                    questions.append(Question(" ".join(_DAY.sub(" ", text).split()), evidence, user.strip()))
-    return Dialogue(folder.name, passages, questions, all_of_evidence=False)
+    turns: dict[str, list[str]] = {}  # of a user: names, in order
+    for user, known in _json(bank).items():
+        mine = turns.setdefault(user.strip(), [])
+        for day, spoken in known["history"].items():
+            for number, turn in enumerate(spoken):
+                mine.append(f"{user.strip()}/{day}#{number}")
+                passages.append(Passage(mine[-1], f"{turn['query']}\n{turn['response']}"))
+    lines = [orjson.loads(line) for line in asked.read_text(encoding="utf-8").splitlines() if line.strip()]
+    asking = [(user.strip(), texts) for line in lines for user, texts in line.items()]
+    questions = [
+        question
+        for place, (user, texts) in enumerate(asking)
+        for number, text in enumerate(texts)
+        if (question := _question(user, text, turns.get(user, []), _named(told, place, number))) is not None
+    ]
+    return Dialogue(folder.name, passages, questions, all_of_evidence=told is not None)
+
+
+def _named(told: Mapping[str, Any] | None, place: int, number: int) -> list[str] | None:
+    """The evidence that a file names for a question; None without a file."""
+    if told is None:
+        return None
+    of_user = told.get(str(place), [])
+    return list(of_user[number]) if number < len(of_user) else []
+
+
+def _question(user: str, text: str, turns: list[str], named: list[str] | None) -> Question | None:
+    if named is not None:
+        evidence = frozenset(turns) & {f"{user}/{one}" for one in named}
+    else:
+        days = [_day(match) for match in _DAY.finditer(text)]
+        evidence = frozenset(turn for turn in turns if any(f"-{month:02}-{day:02}#" in turn for month, day in days))
+        text = " ".join(_DAY.sub(" ", text).split())
+    return Question(text, frozenset(evidence), user) if evidence else None
 
 
 def _day(match: re.Match[str]) -> tuple[int, int]:

@@ -24,6 +24,9 @@ def register(app: typer.Typer) -> None:
 def retrieval(
     data: Annotated[Path, typer.Option("--data", metavar="FILE|DIR", help="The dialogues.", exists=True)],
     format_: Annotated[str, typer.Option("--format", metavar="FORM", help="locomo or memorybank.")] = "locomo",
+    evidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Evidence of MemoryBank's questions, by your reading.")
+    ] = None,
     model: Annotated[str, typer.Option(metavar="NAME", help="The embedding model.")] = "use-multilingual",
     as_json: AsJson = False,
 ) -> None:
@@ -37,7 +40,7 @@ def retrieval(
     if format_ not in FORMATS:
         raise CliError(f"--format is {format_!r}: it must be one of {', '.join(FORMATS)}", USAGE)
     try:
-        dialogues = read_dialogues(data, format_)
+        dialogues = read_dialogues(data, format_, evidence)
         told = _measured(dialogues, model)
     except RefoldError as error:
         raise CliError(str(error), USAGE) from error

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.retrieval.scope_index import ScopeIndex
+from services.embedding.model import unit_rows
 from tests.unit.retrieval_lab import cards, found, give_vectors, index_of, row
 
 QUERIES = ["", "flight", "座位", 'C:\\repo\\a|b (x:y) "q" @z -not * ~ AND', "\u200d", "2026-03-01", "HAT136 " * 9_000]
@@ -147,7 +148,8 @@ def test_vectors_of_two_dimensions_are_never_compared() -> None:
 
 
 @given(st.lists(st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=8))
-def test_the_matrix_is_exact(rows: list[list[float]]) -> None:
+def test_the_matrix_is_exact(raw: list[list[float]]) -> None:
+    rows = [vector.tolist() for vector in unit_rows(raw)]
     index = index_of(*(row(f"c{number}", f"card {number}") for number in range(len(rows))))
     give_vectors(index, {f"c{number}": vector for number, vector in enumerate(rows)})
     query = np.array([0.6, 0.0, 0.8], dtype=np.float32)
