@@ -155,9 +155,28 @@ def test_a_writer_that_was_overtaken_loses_all_that_follows(
     assert (numbers(backend), numbers(backend, "u")) == ([1, 2, 3], [1])
 
 
+def test_what_was_lost_stays_lost_over_files_and_processes(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rival wrote as many as the first file holds: the first number of the second file is the one that is free."""
+    monkeypatch.setattr("refold.integrations.langgraph.journal.SEGMENT_BYTES", 5_000)
+    backend.fault = 503
+    with ahead(backend, tmp_path) as journal:
+        save(journal, Tenure("t"), *range(1, 31), text="x" * 500)
+    first = min(tmp_path.iterdir()).read_bytes().split()
+    assert 0 < len(first) < 30
+    backend.take([written(seq) for seq in range(1, len(first) + 1)])
+    backend.fault = 0
+    with ahead(backend, tmp_path) as journal:
+        assert journal.flush(LONG_S)
+    assert len(backend.events) == len(first)
+    assert [one["seq"] for one in lines(tmp_path, "rejected")] == list(range(1, 31))
+
+
 def test_a_damaged_line_loses_its_thread_and_no_other(
     backend: FakeBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Nor is what follows it sent where its number is free, since a rival wrote as many."""
     backend.fault = 503
     with ahead(backend, tmp_path) as journal:
         save(journal, Tenure("t"), 1, 2, 3)
@@ -165,10 +184,12 @@ def test_a_damaged_line_loses_its_thread_and_no_other(
     (path,) = tmp_path.iterdir()
     first, second, *rest = path.read_bytes().rstrip(b"\n").split(b"\n")
     path.write_bytes(b"\n".join([first, second[:40] + b"\0" * 40, *rest]) + b"\n")
+    backend.take([written(1)])
+    backend.take([written(2)])
     backend.fault = 0
     with ahead(backend, tmp_path) as journal:
         assert journal.flush(LONG_S)
-    assert (numbers(backend), numbers(backend, "u")) == ([1], [1])
+    assert (numbers(backend), numbers(backend, "u")) == ([1, 2], [1])
     assert "is damaged: 1 lines are no events" in caplog.text
     assert sum(b'"seq":3' in path.read_bytes() for path in tmp_path.glob("*.rejected")) == 1
 

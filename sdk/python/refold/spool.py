@@ -91,9 +91,9 @@ class Spool:
         if 0 < self._segment_bytes <= self._own.end:
             self._own = None
 
-    def segments(self) -> list[list[bytes]]:
-        """The lines that wait, file by file, in order."""
-        return [list(file.lines) for file in self._files]
+    def lines(self) -> list[bytes]:
+        """The lines that wait, in order."""
+        return [line for file in self._files for line in file.lines]
 
     def prepend(self, lines: Sequence[bytes]) -> None:
         """Put lines before the own ones that wait here."""

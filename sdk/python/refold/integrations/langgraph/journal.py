@@ -219,13 +219,17 @@ class Journal:
     # ---- inside
 
     def _inherit(self) -> None:
+        """What bears a higher number, in another file too, builds upon what is before it: it is of one tenure."""
         now = time.monotonic()
-        for lines in self._spool.segments():
-            tenures: dict[str, Tenure] = {}
-            for line in lines:
-                thread = thread_of(orjson.loads(line).get("run", ""))
-                entry = Entry(tenures.setdefault(thread, Tenure(thread)), line, now, inherited=True)
-                self._entries.append(entry)
+        latest: dict[str, tuple[Tenure, int]] = {}
+        for line in self._spool.lines():
+            event = orjson.loads(line)
+            thread, seq = thread_of(event.get("run", "")), event.get("seq", 0)
+            tenure, before = latest.get(thread, (None, 0))
+            if tenure is None or seq <= before:
+                tenure = Tenure(thread)
+            latest[thread] = tenure, seq
+            self._entries.append(Entry(tenure, line, now, inherited=True))
         self._count(self._entries, 1)
 
     def _count(self, entries: Iterable[Entry], sign: int) -> None:

@@ -219,16 +219,15 @@ class Threads:
             self._memo.drop_thread(writer.thread)
 
     def _inherit(self, ahead: Ahead) -> None:
-        """Know what a dead process left as if it were this one's own."""
+        """Know what a dead process left as if it were this one's own; of a thread that is there as a whole, its state."""
         for tenure, events in ahead.inherited().items():
-            thread, first, last = tenure.thread, events[0].get("seq", 0), events[-1].get("seq", 0)
+            thread, seqs = tenure.thread, [event.get("seq", 0) for event in events]
             writer = self._writer(thread)
-            if first != writer.seq + 1:
-                self._memo.drop_thread(thread)  # what is between is in the backend alone
-            writer.seq, writer.known, writer.tenure = last, True, tenure
-            happened = list(wire.said(events))
-            for namespace in {data["namespace"] for type, data in happened if first == 1 and "namespace" in data}:
-                self._memo.put((thread, namespace), None)  # a new thread: nothing was there before
+            writer.seq, writer.known, writer.tenure = seqs[-1], True, tenure
+            self._memo.drop_thread(thread)
+            happened = list(wire.said(events)) if seqs == list(range(1, len(seqs) + 1)) else []
+            for namespace in {data["namespace"] for _, data in happened if "namespace" in data}:
+                self._memo.put((thread, namespace), None)  # nothing was there before
             for type, data in happened:
                 self._remember(writer, type, data)
 
