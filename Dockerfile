@@ -1,7 +1,7 @@
 # One image for every service of docker-compose.yml; the command says which one runs.
 FROM python:3.11-slim
 
-# `--build-arg EXTRAS=[embeddings]` adds the default embedding model and torch (1.4 GB)
+# `--build-arg EXTRAS=[embeddings]` adds sentence-transformers and torch (1.4 GB), for other models than the default one
 ARG EXTRAS=""
 
 WORKDIR /app

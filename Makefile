@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
-# extras of pyproject.toml to install besides, `make setup EXTRAS=[embeddings]` say (brings torch)
+# extras of pyproject.toml to install besides: EXTRAS=[embeddings] brings sentence-transformers and torch, for other
+# embedding models than the default one; the tests of those are skipped without
 EXTRAS ?=
 BIN := .venv/bin
 # two a core, since tests wait for other processes most of the time; the folders that take longest come first
