@@ -6,7 +6,9 @@ Objects nested in a row are columns of it (``prices.economy``); arrays of object
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as with_default
+from functools import lru_cache
 
 from projections.cards.facts import SENTENCE, Fact
 
@@ -22,8 +24,8 @@ class Row:
     """
 
     path: str
-    cells: dict[str, list[str]] = field(default_factory=dict)
-    prose: set[str] = field(default_factory=set)
+    cells: dict[str, list[str]] = with_default(default_factory=dict)
+    prose: set[str] = with_default(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class Table:
     """The rows that stand at one place, such as ``flights``; ``""`` is the top of the document."""
 
     name: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row] = with_default(default_factory=list)
 
 
 def tables_of(facts: Iterable[Fact]) -> list[Table]:
@@ -43,7 +45,7 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
         field, record, text = fact
         if record != last:
             last = record
-            path, lead = _place(fact)
+            path, lead = _place(field, record, _is_key(fact))
             if path in rows:
                 row, lead = rows[path]
             else:
@@ -55,20 +57,21 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
             row.cells[column].append(text)
         else:
             row.cells[column] = [text]
-        if SENTENCE in record and _sentence_of(fact):
+        if SENTENCE in record and _text_of(record):
             row.prose.add(column)
     return list(tables.values())
 
 
-def _place(fact: Fact) -> tuple[str, str]:
+@lru_cache(maxsize=8_192)
+def _place(field: str, record: str, is_key: bool) -> tuple[str, str]:
     """Path of the row that a fact stands in, and the names that lead to its table.
 
     A record ends with the names of nested objects, which are columns of the row and no rows of their own.
     """
-    path, names = fact.record, fact.field.split(".") if fact.field else []
-    if _is_key(fact, names):
+    path, names = record, field.split(".") if field else []
+    if is_key:
         names.append(KEY)
-    elif text := _sentence_of(fact):
+    elif SENTENCE in record and (text := _text_of(record)):
         path = text
     elif names:
         names.pop()
@@ -78,17 +81,20 @@ def _place(fact: Fact) -> tuple[str, str]:
     return path, ".".join(names)
 
 
-def _is_key(fact: Fact, names: list[str]) -> bool:
+def _is_key(fact: Fact) -> bool:
     """Whether a fact is the key of its own record: the record is its field's way, and the key."""
-    if fact.record == fact.text:
-        return not names
-    if not names or not fact.record.endswith(f".{fact.text}"):
+    field, record, text = fact
+    if not record.endswith(text):
         return False
-    way = fact.record[: -len(fact.text) - 1]
-    return names[-1] == KEY or way == names[-1] or way.endswith(f".{names[-1]}") or way[-1:].isdigit()
+    if record == text:
+        return not field
+    last, way = field.rpartition(".")[2], record[: -len(text)].removesuffix(".")
+    if not field or len(way) + len(text) == len(record):
+        return False
+    return last == KEY or way == last or way.endswith(f".{last}") or way[-1:].isdigit()
 
 
-def _sentence_of(fact: Fact) -> str:
-    """The way to the long text that a fact is a sentence of; ``""`` for any other fact."""
-    way, sign, number = fact.record.rpartition(SENTENCE)
+def _text_of(record: str) -> str:
+    """The way to the long text that a fact is a sentence of; ``""`` for the record of any other fact."""
+    way, sign, number = record.rpartition(SENTENCE)
     return way if sign and number.isdigit() else ""
