@@ -59,8 +59,12 @@ class Fact(NamedTuple):
 
 def facts_of(value: Any) -> list[Fact]:
     """The facts of a value in order of appearance, at most ``MAX_FACTS``."""
+    return facts_in(opened(value))
+
+
+def facts_in(value: Any) -> list[Fact]:
+    """The facts of a value that is ``opened`` already."""
     facts: list[Fact] = []
-    value = opened(value)
     if isinstance(value, dict):
         _object(value, "", "", facts)
     elif isinstance(value, list):

@@ -11,7 +11,7 @@ concept   running text, words without a value of their own
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -59,3 +59,10 @@ def kind_of(value: str, field: str) -> Kind:
 def weights(mode: str) -> Mapping[Kind, int]:
     """Weights of a mode; an unknown one is the default."""
     return MODES.get(mode, _PLAIN)
+
+
+def heaviest(values: Sequence[tuple[str, str]], of: Mapping[Kind, int]) -> int:
+    """The greatest weight among (value, field) by these weights; 0 without any."""
+    if of is _PLAIN:
+        return min(len(values), 1)  # all classes weigh alike, so none needs to be told
+    return max((of[kind_of(value, field)] for value, field in values), default=0)

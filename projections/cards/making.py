@@ -83,20 +83,18 @@ def _seen_again(scene: Scene, name: str) -> bool:
 
 def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int], *, first_time: bool) -> int:
     """Note where values stand. How much the new ones among them weigh; without any, what is told in words."""
-    draft, weight, any_new = scene.draft, 0, False
+    draft = scene.draft
+    news: list[tuple[str, str]] = []
     for value, field in scene.traced.found.items():
-        before = draft.peek("card_values", value)
-        row: dict[str, Any] = {"value": value, "last": card}
+        before, here = draft.peek("card_values", value), place(tool, field)
         if before is None:
-            any_new = True
-            weight = max(weight, weights[kinds.kind_of(value, field)])
-            row.update(first=card, origins=place(tool, field), cards=1, uses=0)
+            news.append((value, field))
+            row = {"value": value, "first": card, "last": card, "origins": here, "cards": 1, "uses": 0}
         else:
-            origins = with_place(before["origins"], place(tool, field))
-            row.update(first=before["first"], origins=origins, cards=before["cards"] + 1, uses=before["uses"])
+            row = {**before, "last": card, "origins": with_place(before["origins"], here), "cards": before["cards"] + 1}
         draft.put("card_values", (value,), row)
-    if any_new or not first_time:
-        return weight
+    if news or not first_time:
+        return kinds.heaviest(news, weights)
     told = scene.traced.told
     return weights[told] if told else 0
 

@@ -14,8 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from projections.cards.facts import opened
-
 CAUSAL, AHEAD, CONSTRAINT = "causal_necessity", "needed_ahead", "option_constraint"
 CHANGE, NOVELTY = "state_change", "novelty"
 
@@ -50,8 +48,7 @@ class Excluded(NamedTuple):
 
 
 def excludes(value: Any) -> Excluded | None:
-    """Whether a tool's result rules something out: by what it says first, or by a telling field."""
-    value = opened(value)
+    """Whether an opened result (``facts.opened``) rules something out: by what it says first, or a telling field."""
     if isinstance(value, str):
         return _in_text(value)
     return _in_fields(value, 3)

@@ -15,7 +15,7 @@ _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 
 _TOKEN = re.compile(
     rf"""
-    (?:(?<![a-z])|(?![a-z]))(?:
+    (?:(?<![a-z])|(?=[“「『《]))(?![a-z]++[ ,;!?][^0-9])(?=[A-Za-z0-9_.+~/\\“「『《-])(?:
       (?P<link>https?://[^\s"'<>]+)
     | (?P<mail>(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{{1,64}}+@[A-Za-z0-9-]{{1,64}}+(?:\.[A-Za-z0-9-]+)+)
     | (?P<date>(?<!\d)(?:\d{{4}}[-/]\d{{2}}[-/]\d{{2}}(?:[Tt\ ]\d{{2}}:\d{{2}}(?::\d{{2}})?)?(?!\d)
@@ -33,8 +33,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 """Letters are Latin on purpose where a token may stand without spaces in Chinese or Japanese text. Every alternative
-starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text. Nothing
-starts within a word in lower case, which most of a text is: so much is told before anything is tried."""
+starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text. Most of
+a text is plain words in lower case: the first line passes them by before anything is tried."""
 
 _SENTENCE_STARTS = frozenset((
     "i", "i'm", "i'd", "i'll", "the", "this", "that", "it", "it's", "if", "in", "on", "my", "we", "you", "your", "one",

@@ -17,7 +17,7 @@ from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import canonical, digest
 from projections.cards import secrets
-from projections.cards.facts import Fact, facts_of, opened
+from projections.cards.facts import Fact, facts_in, facts_of, opened
 from projections.cards.forms import UBIQUITOUS, normal
 from projections.cards.summary import message_text
 from projections.cards.values import of_facts
@@ -103,11 +103,11 @@ def _trace(payload: Any) -> Traced:
 def _read(value: Any) -> tuple[Any, tuple[Fact, ...], tuple[str, ...]]:
     """The value, its facts and their fields, secrets masked; JSON in a text is opened, so that fields tell of them."""
     value = opened(value)
-    facts = facts_of(value)
+    facts = facts_in(value)
     fields = dict.fromkeys([fact[0] for fact in facts])
     if secrets.among(facts, fields):
         value = secrets.masked(value)
-        facts = facts_of(value)
+        facts = facts_in(value)
         fields = dict.fromkeys([fact[0] for fact in facts])
     return value, tuple(facts), tuple(filter(None, fields))[:MAX_FIELDS]
 
