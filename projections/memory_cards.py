@@ -33,6 +33,7 @@ from events.types.thought import CardInvalidated, CardRestored, CardSummarized, 
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import clip, short
 from projections.cards import conflicts, flows, needs
+from projections.cards.extract import GAP
 from projections.cards.making import NAME_LIMIT, observe
 from projections.cards.rules import CAUSAL, CHANGE, CONSTRAINT, excludes
 from projections.cards.scene import Card, Scene, speak
@@ -133,9 +134,11 @@ def _used(scene: Scene, card: Card, values: list[str]) -> None:
     if not new or len(before) >= MAX_USED:
         return
     card["used"] = [*before, *new][:MAX_USED]
-    said = card["summary"].casefold()
-    if card["source"] != "decision" and any(value not in said for value in new):
-        card["summary"] = summarize(scene.facts_of(card), scene.templates.of(card["tool"]), card["used"])
+    template, said = scene.templates.of(card["tool"]), card["summary"].casefold()
+    cut = GAP in said or template.fields or template.leave_out  # only then it lacks anything
+    # a day without its year stands there with it
+    if cut and card["source"] != "decision" and any(value.removeprefix("-") not in said for value in new):
+        card["summary"] = summarize(scene.facts_of(card), template, card["used"])
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------
