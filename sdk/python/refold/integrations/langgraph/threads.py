@@ -219,7 +219,7 @@ class Threads:
             self._memo.drop_thread(writer.thread)
 
     def _inherit(self, ahead: Ahead) -> None:
-        """Know what a dead process left as if it were one's own; of a thread that is there as a whole, its state, too."""
+        """Know what a dead process left as if it were one's own; of a thread that is there as a whole, its state."""
         for tenure, events in ahead.inherited().items():
             thread, seqs = tenure.thread, [event.get("seq", 0) for event in events]
             writer = self._writer(thread)
