@@ -31,6 +31,10 @@ _END_S = 5.0
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
+class Died(Transient):
+    """The process of an embedding model died, or hung, over a question."""
+
+
 class Loaded(NamedTuple):
     """What a process says of its model."""
 
@@ -41,8 +45,8 @@ class Loaded(NamedTuple):
 class ModelProcess:
     """Asks one model. Questions wait for each other. ``nice``: it gives way to other processes so much.
 
-    ``close`` it in the end. Every method raises Transient when the process fails (the next call begins another), and
-    SetupError when the model cannot be loaded.
+    ``close`` it in the end. Every method raises Transient when the process fails (the next call begins another; Died,
+    when it was over these texts), and SetupError when the model cannot be loaded.
     """
 
     def __init__(self, choice: Choice, *, nice: int = 0, idle_s: float = IDLE_S) -> None:
@@ -98,7 +102,7 @@ class ModelProcess:
                     return await self._ask(process, question, wanted)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 await self._end()
-                raise Transient(f"the process of the embedding model failed ({type(error).__name__})") from error
+                raise Died(f"the process of the embedding model failed ({type(error).__name__})") from error
             finally:
                 self._watch_idleness()
 

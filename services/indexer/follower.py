@@ -6,10 +6,12 @@ two that follow with one model do no harm. How far a partition is, is noted with
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 from sqlalchemy import Connection
 
 from events.database import Database
@@ -19,13 +21,17 @@ from projections.read_models import ReadModels
 from projections.retrieval import models, vectors
 from projections.retrieval.models import Reach
 from services.embedding.model import Matrix
-from services.embedding.process import Loaded
+from services.embedding.process import Died, Loaded
 from services.indexer import passages
 from services.indexer.passages import Page
 
 CARDS = "memory_cards"
 PAGE = 256
 """Cards that are looked at together."""
+LAST_TRIES = 3
+"""How often a text is tried alone that a model's process dies of."""
+
+_log = logging.getLogger("refold.indexer")
 
 
 class Asked(Protocol):
@@ -107,7 +113,7 @@ class Follower:
         loaded = await self._model.load()
         if loaded.name != self.name:
             raise SetupError(f"the embedding model {self.name!r} is now {loaded.name!r}: start the indexer again")
-        rows = await self._model.embed(list(texts.values()))
+        rows = await self._rows(list(texts.values()))
         self.embedded += len(texts)
 
         def keep(conn: Connection) -> bool:
@@ -120,6 +126,21 @@ class Follower:
         if await self._db.write(keep):
             self._reached = None
             raise Transient(f"{self.name} now gives {loaded.dimension} numbers a text: everything is embedded anew")
+
+    async def _rows(self, texts: Sequence[str], tries: int = LAST_TRIES) -> Matrix:
+        """A row a text. One that the model's process dies of, alone and again, has no vector: it holds nothing up."""
+        try:
+            return await self._model.embed(texts)
+        except Died:
+            if len(texts) > 1:
+                halves = (texts[: len(texts) // 2], texts[len(texts) // 2 :])
+                return np.concatenate([await self._rows(half) for half in halves])
+            if tries > 1:
+                return await self._rows(texts, tries - 1)
+        _log.warning(
+            "the embedding model %s dies of a text of %d characters: it gets no vector", self.name, len(texts[0])
+        )
+        return np.zeros((1, (await self._model.load()).dimension), dtype=np.float32)
 
 
 def _batches(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -29,7 +29,7 @@ from projections.rebuilding.verify import verify
 from projections.retrieval import models, vectors
 from projections.retrieval.text import content_hash
 from services.embedding.choice import Choice
-from services.embedding.process import Loaded
+from services.embedding.process import Died, Loaded
 from services.indexer.indexer import Indexer
 from services.indexer.status import read_stored, read_waiting
 from tests.contracts.engine_lab import PARTITIONS, Lab, event
@@ -65,6 +65,8 @@ class Letters:
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.asked += texts
+        if any("deadly" in text for text in texts):
+            raise Died
         await asyncio.sleep(self.pause_s)
         rows = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
@@ -279,6 +281,17 @@ async def test_what_a_model_has_nothing_to_say_about_is_not_asked_again(desk: De
     await asyncio.to_thread(rebuild, MEMORY_CARDS, desk.lab.stores, desk.lab.log, processes=1)
     await desk.index()
     assert len(desk.models["letters"].asked) == 3
+
+
+@in_loop
+async def test_a_text_that_the_model_dies_of_holds_nothing_up(desk: Desk) -> None:
+    desk.publish(*TEXTS[:3], "a deadly flight to Moss at 10:40", *TEXTS[3:6], run="one")
+    await desk.index()
+    found = desk.read(*TEXTS[:6], "a deadly flight to Moss at 10:40")[0]
+    assert found == [content_hash(text) for text in TEXTS[:6]]
+    asked = len(desk.models["letters"].asked)
+    await desk.index()
+    assert len(desk.models["letters"].asked) == asked
 
 
 @in_loop
