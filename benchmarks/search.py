@@ -141,6 +141,8 @@ def memory_mb(folder: Path) -> dict[str, float]:
 def report(client: httpx.Client, folder: Path, cards: int, searches: int) -> None:
     """Measure on a running instance and print."""
     caught_up(client)
+    while any(one["state"] != "live" for one in client.get("/v1/projections").json()["items"]):
+        time.sleep(1)  # what was kept from an earlier run may be of other code, and is being rebuilt
     before = memory_mb(folder)
     everyone = [f"user-{number:03}" for number in range(SCOPES)]
     search_times(client, everyone[:1], 1)  # loads the model

@@ -17,14 +17,12 @@ from projections.retrieval.scope_index import ScopeIndex, Seen
 
 Row = dict[str, Any]
 
-_COLUMNS = [
-    t.CARDS.c[name]
-    for name in (
-        "key", "card", "source", "trust", "tool", "summary", "model_summary", "excludes", "entity", "attribute",
-        "fields", "facts", "values", "value", "uses", "status", "superseded_by", "as_of", "ttl_s", "seen", "agent",
-        "user", "session", "run", "task", "partition",
-    )
-]  # fmt: skip
+_NAMES = (
+    "key", "card", "source", "trust", "tool", "summary", "model_summary", "excludes", "entity", "attribute", "fields",
+    "facts", "values", "value", "uses", "status", "superseded_by", "as_of", "ttl_s", "seen", "agent", "user", "session",
+    "run", "task", "partition", "changed_epoch",
+)  # fmt: skip
+_COLUMNS = [t.CARDS.c[name] for name in _NAMES]
 _CHECKPOINTS = select(*(tables.checkpoints.c[name] for name in ("partition", "epoch", "n", "owner_epoch")))
 
 
@@ -35,6 +33,11 @@ class Delta(NamedTuple):
     rows: list[Row]
     whole: frozenset[int]
     uses: Mapping[str, list[tuple[str, str]]]
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether the rows tell when they changed; those of a generation from before cards did that do not."""
+        return all(row["changed_epoch"] is not None for row in self.rows)
 
 
 def changes(conn: Connection, scope: Scope, seen: Mapping[int, Seen]) -> Delta:
@@ -74,9 +77,9 @@ def _rows(conn: Connection, scope: Scope, *more: ColumnElement[bool]) -> list[Ro
     if scope.task:
         where.append(t.CARDS.c.key == task_key(scope.task))
     where += [t.CARDS.c[name] == named for name in ("user", "agent", "session") if (named := getattr(scope, name))]
-    # in the order of ids: what is added in one order sums up in one order
-    found = conn.execute(select(*_COLUMNS).where(*where).order_by(t.CARDS.c.card))
-    return [dict(row) for row in found.mappings()]
+    rows = [dict(zip(_NAMES, row, strict=True)) for row in conn.execute(select(*_COLUMNS).where(*where))]
+    # in the order of ids, so that equal stores make equal indexes; asked of the store, it would walk the wrong index
+    return sorted(rows, key=lambda row: str(row["card"]))
 
 
 def _uses(conn: Connection, scope: Scope, rows: list[Row]) -> dict[str, list[tuple[str, str]]]:

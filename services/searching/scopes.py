@@ -80,7 +80,7 @@ class ScopeIndexes:
         if index is not None and index.wasteful:
             index = None
         found = await self._changes(scope, index.seen if index is not None else {}, after)
-        if index is None or index.generation != found.generation or found.stale:
+        if index is None or index.generation != found.generation:
             if index is not None:  # what it has seen is of another generation
                 found = await self._changes(scope, {}, after)
             index = ScopeIndex(found.generation)
@@ -94,7 +94,7 @@ class ScopeIndexes:
             await asyncio.to_thread(take_in, index, found.value)
         index.seen = found.value.seen
         await self._fetch_vectors(index, scope.org)
-        place.index = None if found.stale else index  # old rows tell of no change: read anew each time
+        place.index = index if found.value.is_dated else None  # else it is read anew each time
         note = {"generation": found.generation, "reached": found.reached, "stale": found.stale, "incomplete": False}
         return Fresh(index, note)
 
