@@ -58,11 +58,10 @@ def _name(field: str) -> str:
 
 
 def _joined(parts: Iterable[str]) -> Iterator[str]:
-    """Parts put together, a line each, as long as they fit into one window."""
+    """The lines of all parts put together, as long as they fit into one window: a table is cut between its rows."""
     lines: list[str] = []
     size = 0
-    for part in parts:
-        text = part.strip()
+    for text in (line.strip() for part in parts for line in part.splitlines()):
         if not text:
             continue
         if lines and size + len(text) > WINDOW:

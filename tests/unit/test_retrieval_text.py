@@ -93,3 +93,10 @@ def test_every_fact_stands_in_a_passage(summary: str, texts: list[str]) -> None:
 def test_equal_texts_have_equal_hashes() -> None:
     assert content_hash("café") == content_hash("café") != content_hash("cafe")
     assert len(content_hash("")) == 32
+
+
+def test_a_table_is_cut_between_its_rows() -> None:
+    rows = [f"- HAT{number:03} | JFK | SEA | 10:{number % 60:02} | {number * 7}" for number in range(90)]
+    found = passages(card("flights: number | from | to | at | price\n" + "\n".join(rows)))
+    assert len(found) > 3
+    assert [line for passage in found for line in passage.splitlines()][1:] == rows
