@@ -67,7 +67,7 @@ class Backend:
         Raises SetupError in one line.
         """
         projections = projections_of(settings)
-        models = Models(read_routes(settings.model_routes, settings.model_url), os.environ)
+        models = _models(settings)
         if not settings.redis_url:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
         async with AsyncExitStack() as stack:
@@ -110,6 +110,17 @@ class Backend:
     async def close(self) -> None:
         """Stop the services that still run, then let everything go, the last opened first."""
         await self._closing.aclose()
+
+
+def _models(settings: Settings) -> Models:
+    """The models that have routes, the one that summarises cards among them."""
+    models = Models(read_routes(settings.model_routes, settings.model_url), os.environ)
+    if settings.summary_model and models.route(settings.summary_model) is None:
+        raise SetupError(
+            f"REFOLD_SUMMARY_MODEL names {settings.summary_model!r}, which has no route: "
+            "set REFOLD_MODEL_URL, or add one to the file that REFOLD_MODEL_ROUTES names"
+        )
+    return models
 
 
 def _prepare(db: Database, wanted: int) -> int:

@@ -14,17 +14,20 @@ from events import door
 from events.archive import store
 from events.archive.schema import metadata
 from events.database import Database, Stores
+from events.errors import SetupError
 from events.event import Event, Position, Recorded
 from events.registry import decode_payload
 from projections.cards.summary import LIMIT
 from projections.cards.trace import card_id
 from projections.memory_cards import MEMORY_CARDS
+from services.composition import Backend
 from services.models.client import Models
 from services.models.routes import Route, Routes
 from services.reactors import partition, summarizer
 from services.reactors.checkpoints import introduce
 from services.reactors.reactor import Outside
 from services.reactors.summarizer import SUMMARIZER
+from services.settings import Settings
 from tests.integration.reactor_lab import (
     NOW_MS,
     PARTITIONS,
@@ -168,6 +171,11 @@ def test_it_is_off_where_no_model_is_named_or_routed(db: Database, server: Model
     put(db, returned("e1", ORDER))
     summarise_all(db, server, model=model)
     assert server.requests == [] and summaries(db) == []
+
+
+def test_a_model_without_a_route_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="REFOLD_SUMMARY_MODEL names 'small', which has no route"):
+        asyncio.run(Backend.open(Settings(data=tmp_path, summary_model="small")))
 
 
 def test_a_model_that_is_away_is_waited_for_and_not_for_ever(db: Database, server: ModelServer) -> None:
