@@ -6,7 +6,7 @@ become one, with the fuller words. Tastes are left alone: who likes green tea ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from services.curation.proposal import Memory
@@ -24,22 +24,18 @@ class Merger(NamedTuple):
     covered: Memory
 
 
-def merger_with(memories: Mapping[str, Memory], name: str) -> Merger | None:
+def merger_with(memory: Memory, others: Iterable[Memory]) -> Merger | None:
     """What can be consolidated with a memory; None: nothing. The first by name, so that everybody chooses alike."""
-    memory = memories.get(name)
-    if memory is None or memory.kind not in KINDS:
+    if memory.kind not in KINDS:
         return None
-    for other in sorted(memories.values(), key=lambda one: one.memory):
-        if other.memory == name or other.kind != memory.kind:
-            continue
-        if _covers(memory, other):
-            return Merger(memory, other)
-        if _covers(other, memory):
-            return Merger(other, memory)
-    return None
+    mergers = [Merger(memory, other) for other in others if _covers(memory, other)]
+    mergers += [Merger(other, memory) for other in others if _covers(other, memory)]
+    return min(mergers, key=lambda merger: (merger.fuller.memory, merger.covered.memory), default=None)
 
 
 def _covers(fuller: Memory, covered: Memory) -> bool:
+    if fuller.memory == covered.memory or fuller.kind != covered.kind:
+        return False
     words, fewer = fuller.statement.words, covered.statement.words
     if not LEAST_WORDS <= len(fewer) < len(words) or not fewer <= words:
         return False

@@ -15,7 +15,7 @@ from services.curation.pipeline import decide
 from services.curation.proposal import Candidate, Rejected
 from services.curation.view import ScopeView
 
-BATCH = 64
+BATCH = 128
 """Proposals decided together, at most."""
 
 

@@ -99,6 +99,11 @@ class ScopeView:
         """The row of a memory that is there."""
         return self._rows["memories", (memory,)]
 
+    def sharing(self, memory: Memory) -> list[Memory]:
+        """The active ones that share a word with a memory."""
+        names = set[str]().union(*(self._by_word.get(word, ()) for word in memory.statement.words))
+        return [self._memories[name] for name in names]
+
     # --- what the stages ask (``proposal.Known``)
 
     def holder(self, content: str) -> str:

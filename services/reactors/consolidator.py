@@ -36,8 +36,11 @@ class Consolidator:
 
 def _consolidated(reaction: Reaction, view: ScopeView) -> list[dict[str, Any]]:
     event, memories = reaction.event, view.memories()
-    merger = None if len(memories) > MOST else merger_with(memories, short(reaction.recorded.payload.memory))
-    if merger is None or not _came_last(view, short(reaction.recorded.payload.memory), merger):
+    memory = memories.get(short(reaction.recorded.payload.memory))
+    if memory is None or len(memories) > MOST:
+        return []
+    merger = merger_with(memory, view.sharing(memory))
+    if merger is None or not _came_last(view, memory.memory, merger):
         return []
     sources = sorted((merger.fuller.memory, merger.covered.memory))
     data = {

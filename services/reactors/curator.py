@@ -22,7 +22,6 @@ from services.reactors.derived import derived_id
 from services.reactors.reactor import Later, Reaction, Reactor
 from services.reactors.scopes import Scopes, follow
 
-LOOK_AGAIN_S = 0.02
 PATIENCE_S = 10.0
 """How long decisions may be on their way before they are made again, with the same ids."""
 MOST_VECTORS = 2_000
@@ -40,7 +39,8 @@ class Curator:
         scope, me = self._scopes.of(reaction), reaction.event.id
         async with scope.turn:
             if scope.sender not in ("", me) and monotonic() - scope.sent_at < PATIENCE_S:
-                return Later(LOOK_AGAIN_S)
+                # the one that sends looks again before it ends, and until then no checkpoint passes it
+                return []
             scope.sender = ""
             await follow(reaction, scope.view)
             if not scope.view.pending:
@@ -49,7 +49,7 @@ class Curator:
             made = decide_all(scope.view)
             scope.sender, scope.sent_at = me, monotonic()
         # asked again once they are durable: some may be stale, and more may wait
-        return Later(LOOK_AGAIN_S, [_raw(decided) for decided in made])
+        return Later(0.0, [_raw(decided) for decided in made])
 
     async def _embed(self, reaction: Reaction, view: ScopeView) -> None:
         """Have the vectors that this decision compares; without a model, or one that answers, words decide alone."""

@@ -44,8 +44,13 @@ class Scopes:
 
 
 async def follow(reaction: Reaction, view: ScopeView) -> None:
-    """Fold what the archive has of the source's scope beyond what the view knows."""
+    """Fold what the archive has of the source's scope beyond what the view knows.
+
+    Nothing is asked where the view has passed the source and nothing waits: what came after has a reaction of its own.
+    """
     event = reaction.event
+    if view.position >= reaction.source.position and not view.pending:
+        return
     while page := await reaction.archive.key_events(event.org, event.key, view.position, PAGE):
         mine = (archived for archived in page if archived.type in MEMORIES_PROJECTION.handles)
         view.advance(recorded for archived in mine if (recorded := read_recorded(archived)) is not None)
