@@ -160,6 +160,19 @@ def remembered(wrote: list[str]) -> None:
     assert "rye flour offers:" not in again and again.endswith("equal")
 
 
+def settled(wrote: list[str]) -> None:
+    """By the run's model, by the agent's, by what events prove; again on purpose; after the agent was killed."""
+    texts = [" ".join(text.split()) for text in wrote]
+    assert "settled by backend" in texts[2] and "interrupt" in texts[2] and "two of three are filed" in texts[2]
+    assert "settlement.attempted" in texts[3] and "settlement.recorded" in texts[3]
+    assert "file invoice 14, once its tax number is known" in texts[4]
+    assert "settled by agent" in texts[6] and "all are filed" in texts[6]
+    assert "degraded no_model" in texts[7] and "side effect done: file_invoice" in texts[7]
+    assert "since then side effect done: file_invoice" in texts[7]
+    assert texts[8].endswith('"version":2 "version":1')
+    assert "it was killed" in texts[9] and "lost" in texts[9] and "settled by backend" in texts[9]
+
+
 def unstuck(wrote: list[str]) -> None:
     """A discarded event stays out, what waited for it is folded; mended code folds the rest."""
     assert "ZeroDivisionError" in wrote[4]
@@ -181,6 +194,7 @@ COMES_TRUE = {
     "deadletters": unstuck,
     "langgraph": kept,
     "cards": remembered,
+    "settlement": settled,
 }
 """What a page says of what its blocks write."""
 
