@@ -5,7 +5,7 @@
     flows     how often this tool's field became an argument after earlier results, which outweighs the shape in time
     wanted    the field has the words of a parameter
     used      a call or decision of this task used the value before
-    recency   by how many cards ago it was mentioned last, never by a clock
+    recency   by how many cards ago it was mentioned last, never by a clock; what came last is what comes next
     mode      what kind of work it is for raises the forms that it lives on
 
 A value that several cards mention counts once, where it was mentioned last, with the best of its scores.
@@ -30,6 +30,8 @@ WEIGHT_WORTH = 0.005
 MOST_WORTH = 20
 SEEN_ENOUGH = 5.0
 """Results after which what was seen of a field weighs as much as its shape."""
+WEIGHT_LATEST = 0.06
+"""Of every fact of the latest card."""
 FADING = 0.98
 """What a score keeps for each later card."""
 REPLACED = 0.3
@@ -57,6 +59,7 @@ def rank(sources: Sequence[Source], needs: Needs) -> list[Ranked]:
         for index, fact in enumerate(source.facts):
             identity = _identity(place, fact)
             score = scores.of(source, fact, records[fact.field]) * float(FADING ** (last - place))
+            score += WEIGHT_LATEST if place == last else 0.0
             before = best.pop(identity, None)
             best[identity] = Ranked(score if before is None else max(score, before.score), place, index)
     return sorted(best.values(), key=lambda one: (-one.score, one.source, one.fact))

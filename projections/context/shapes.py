@@ -27,6 +27,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{4}年\d{1,2}月\d{1,2}日")
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ].*|\d{1,2}:\d{2}.*")
 _NUMBER = re.compile(r"[-+]?[\d,]+(?:\.\d+)?")
 _ID = re.compile(r"(?=.*\d)[\w@./:#+-]*[\w@/_-][\w@./:#+-]*|[A-Z][A-Z0-9_-]{3,}|[\w.+-]+@[\w.-]+", re.ASCII)
+_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+[/\\]?", re.ASCII)
 
 
 def shape(text: str, mode: str = "") -> float:
@@ -46,8 +47,8 @@ def telling(text: str) -> bool:
 
 
 def is_prose(field: str, text: str) -> bool:
-    """Whether a fact is a sentence rather than the value of a field."""
-    return not field or len(text) > 2 * NAME
+    """Whether a fact is a sentence rather than a value: of a field, or a line that holds nothing else."""
+    return len(text) > 2 * NAME or (not field and _form(text)[0] in ("name", "prose"))
 
 
 def values_of(field: str, text: str) -> tuple[str, ...]:
@@ -65,6 +66,6 @@ def _form(text: str) -> tuple[str, float]:
         return "moment", 0.05
     if _NUMBER.fullmatch(text):
         return "number", 0.1 if len(text) < 5 else 0.25
-    if _ID.fullmatch(text):
+    if _ID.fullmatch(text) or _PATH.fullmatch(text):
         return "id", 0.3
     return ("name", 0.2) if len(text) <= NAME else ("prose", 0.1)

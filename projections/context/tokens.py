@@ -8,6 +8,7 @@ differ more. The figures stand in ``benchmarks/README.md``.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import ceil
 
 _PIECE = re.compile(r"[0-9]{1,3}|[A-Z]{2,}(?![a-z])|[A-Za-z]+|[^\W\d_A-Za-z]+|\d|_+|[^\w\s]+|\n\s*|\s{2,}")
@@ -33,6 +34,7 @@ def count(text: str) -> int:
     return ceil(weigh(text))
 
 
+@lru_cache(maxsize=65_536)
 def _weight(piece: str) -> float:
     first = piece[0]
     if first.isascii() and first.isalpha():

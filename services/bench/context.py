@@ -2,7 +2,8 @@
 
 For each decision (``decisions``) a context is assembled from what was folded before that call. *Coverage* is the share
 of its needed values in the context, plainly and labelled; *cost* the context's tokens over those of the history so far;
-*density* the share of the context's values that the call uses. Runs are folded one after another, so that what is
+*density* the share of the context's values that the call uses, *later* the share that it or any later call of the run
+uses. Runs are folded one after another, so that what is
 learned of one serves those that follow it; ``alone`` folds each by itself.
 """
 
@@ -48,6 +49,7 @@ class Decision(NamedTuple):
     call: str
     needed: list[str]
     uses: frozenset[str]
+    later: frozenset[str]
     history: History
     contexts: list[Context]
 
@@ -60,12 +62,13 @@ class Figures:
     labelled: list[float] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
     density: list[float] = field(default_factory=list)
+    later: list[float] = field(default_factory=list)
 
     def document(self, way: str) -> dict[str, Any]:
         """The averages."""
         return {
             "way": way, "coverage": _mean(self.plain), "labelled": _mean(self.labelled), "cost": _mean(self.cost),
-            "density": _mean(self.density), "decisions": len(self.plain),
+            "density": _mean(self.density), "later": _mean(self.later), "decisions": len(self.plain),
         }  # fmt: skip
 
 
@@ -104,14 +107,20 @@ def _of_run(
     models: Replica, run: ImportedRun, budgets: Sequence[float], others: Mapping[str, rivals.Rival]
 ) -> Iterator[Decision]:
     history = History()
-    for raw in run.events:
+    for place, raw in enumerate(run.events):
         if raw["type"] == "tool.called":
             needed = history.needs(raw["data"].get("arguments")) if history.calls + 1 >= FIRST_CALL else []
             if needed:
                 contexts = [*_refold(models, raw, history, budgets), *_others(history, others)]
-                uses = frozenset(text for text in leaves(raw["data"].get("arguments")) if len(text) >= SHORTEST)
-                yield Decision(run.run, raw["data"]["call_id"], needed, uses, history, contexts)
+                uses, later = _uses([raw]), _uses(run.events[place:])
+                yield Decision(run.run, raw["data"]["call_id"], needed, uses, later, history, contexts)
         history.add(models.add(raw))
+
+
+def _uses(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The values of the arguments of calls."""
+    calls = (raw["data"].get("arguments") for raw in events if raw["type"] == "tool.called")
+    return frozenset(text for arguments in calls for text in leaves(arguments) if len(text) >= SHORTEST)
 
 
 def _refold(models: Replica, raw: Mapping[str, Any], history: History, budgets: Sequence[float]) -> Iterator[Context]:
@@ -152,6 +161,7 @@ def _count(figures: Figures, one: Decision, context: Context, told: set[str]) ->
     standing = {value for value in told if value in context.text}
     if standing:
         figures.density.append(len(standing & one.uses) / len(standing))
+        figures.later.append(len(standing & one.later) / len(standing))
 
 
 def _line(one: Decision, context: Context) -> str:

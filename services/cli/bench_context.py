@@ -51,11 +51,13 @@ def context(
         print_json(told)
         return
     rows = [[one["way"], *map(_figure, (one[name] for name in _SHOWN))] for one in told["ways"]]
-    print_table(("way", "coverage#", "labelled#", "cost#", "density#"), rows, empty="no decision needs earlier values")
+    print_table(
+        ("way", "coverage#", "labelled#", "cost#", "density#", "later#"), rows, empty="no decision needs earlier values"
+    )
     hint(f"{told['decisions']} decisions of {told['runs']} runs; tokens by Refold's estimate")
 
 
-_SHOWN = ("coverage", "labelled", "cost", "density")
+_SHOWN = ("coverage", "labelled", "cost", "density", "later")
 
 
 def _figure(value: float | None) -> str:

@@ -149,7 +149,7 @@ def test_labels_are_as_short_as_they_may_be() -> None:
     ],
 )
 def test_the_estimate_is_near_what_a_vocabulary_counts(text: str, tokens: int) -> None:
-    assert tokens * 0.75 <= count(text) <= tokens * 1.3
+    assert tokens * 0.75 <= count(text) <= tokens * 1.5
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
