@@ -5,7 +5,7 @@
 decision that the answer is for. What the query says nothing to is left out: a query without a value is not the worse
 for it. *Rerank* then raises, among cards of like relevance, those that are recent, valuable, used, and were used by
 things worded like the query (``trigger``): a card gains at most a quarter by all of that, so that nothing irrelevant
-rises by being new. ``shares`` of a card, one for each signal, add up to its score.
+rises by being new (``reranking`` adds how its run ended). The ``shares`` of a card add up to its score.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from projections.retrieval.words import words
 
 GAIN = 0.25
 """How much the rerank can add to a relevance, in parts of it."""
-RERANK = {"recency": 1.0, "value": 1.0, "links": 1.0, "trigger": 1.0}
+RERANK = {"recency": 1.0, "value": 1.0, "links": 1.0, "trigger": 1.0, "outcome": 1.0}
 """Weights within the rerank."""
+NEUTRAL = 0.5
+"""What an outcome counts that is not known; ``reranking`` looks it up for the first cards."""
 HALF_LIFE_S = 30 * 86_400.0
 """Age, before the newest card of the scope, at which recency is halved."""
 
@@ -39,7 +41,8 @@ VALUES = (0.4, 0.3)
 FOCUS = (0.6, 0.3)
 """Weight, and the floor below which the best is weak: of a cosine, of a BM25 score as part of its greatest, ..."""
 
-_DIGITS = 6
+DIGITS = 6
+"""Digits of scores and shares."""
 
 
 class Hit(NamedTuple):
@@ -53,36 +56,39 @@ class Hit(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """A page of hits, and how many cards fit in all."""
+    """The first hits in order, and how many cards fit in all."""
 
     hits: list[Hit]
     total: int
 
 
-def rank(index: ScopeIndex, query: CardQuery, vector: NDArray[np.float32] | None, now_s: float) -> Ranking:
-    """The page of a query's order. ``vector``: of its text, by the model of the index. ``now_s``: seconds since 1970.
+def rank(
+    index: ScopeIndex, query: CardQuery, vector: NDArray[np.float32] | None, now_s: float, least: int = 0
+) -> Ranking:
+    """A query's order up to the end of its page, and at least ``least`` hits where there are so many.
 
-    Equal scores are ordered by card id, so that pages never overlap while the cards stay as they are.
+    ``vector``: of its text, by the model of the index. ``now_s``: seconds since 1970. Equal scores are ordered by card
+    id, so that pages never overlap while the cards stay as they are.
     """
     columns = index.columns()
     moment = instant(query.as_of).timestamp() if query.as_of else None
     allowed = _allowed(index, query, columns, moment, now_s)
     relevance = _relevance(index, query, columns.alive, vector)
     total = np.sum(list(relevance.values()), axis=0)
-    allowed &= np.round(total, _DIGITS) >= max(query.threshold, 10**-_DIGITS)
+    allowed &= np.round(total, DIGITS) >= max(query.threshold, 10**-DIGITS)
     shares = {name: part / (1 + GAIN) for name, part in relevance.items()}
     shares |= _gains(_priors(index, query, columns, moment), total)
-    shares = {name: np.round(share, _DIGITS) for name, share in shares.items()}
-    scores = np.round(np.sum(list(shares.values()), axis=0), _DIGITS)  # what is told adds up to the score
-    page = _page(index, scores, np.flatnonzero(allowed), query)
+    shares = {name: np.round(share, DIGITS) for name, share in shares.items()}
+    scores = np.round(np.sum(list(shares.values()), axis=0), DIGITS)  # what is told adds up to the score
+    first = _first(index, scores, np.flatnonzero(allowed), max(least, query.offset + query.top_k))
     ends = moment if moment is not None else now_s
     hits = [
         Hit(
-            index.entries[number], float(scores[number]), round(float(total[number]), _DIGITS),
+            index.entries[number], float(scores[number]), round(float(total[number]), DIGITS),
             _state(index, index.entries[number], moment, ends),
             {name: float(share[number]) for name, share in shares.items()},
         )
-        for number in page
+        for number in first
     ]  # fmt: skip
     return Ranking(hits, int(allowed.sum()))
 
@@ -172,6 +178,7 @@ def _priors(index: ScopeIndex, query: CardQuery, columns: Columns, moment: float
         "value": _rising(columns.value),
         "links": _rising(columns.uses),
         "trigger": index.triggers.scores(words(query.text), columns.alive),
+        "outcome": np.full(len(columns.alive), NEUTRAL),
     }
 
 
@@ -188,10 +195,8 @@ def _gains(priors: Mapping[str, Scores], relevance: Scores) -> dict[str, Scores]
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
-def _page(index: ScopeIndex, scores: Scores, numbers: NDArray[np.intp], query: CardQuery) -> list[int]:
-    last = query.offset + query.top_k
-    if len(numbers) > last:
-        least = np.partition(scores[numbers], len(numbers) - last)[len(numbers) - last]
+def _first(index: ScopeIndex, scores: Scores, numbers: NDArray[np.intp], count: int) -> list[int]:
+    if len(numbers) > count:
+        least = np.partition(scores[numbers], len(numbers) - count)[len(numbers) - count]
         numbers = numbers[scores[numbers] >= least]
-    order = sorted(numbers.tolist(), key=lambda number: (-scores[number], index.entries[number].card))
-    return order[query.offset : last]
+    return sorted(numbers.tolist(), key=lambda number: (-scores[number], index.entries[number].card))[:count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from events.errors import Refused, Transient
+from events.errors import RefoldError, Refused, Transient
 from events.times import check_time
 from projections.context import tokens
 from projections.read_models import ReadModels
@@ -20,6 +21,8 @@ from projections.retrieval.documents import read_cards
 from projections.retrieval.filters import compile_filter
 from projections.retrieval.query import CardQuery
 from projections.retrieval.ranking import Hit, Ranking, rank
+from projections.retrieval.reranking import WINDOW, Run, read_outcomes, rerank, runs_of
+from projections.retrieval.text import passages
 from services.embedding.queries import QueryVector
 from services.searching.scopes import CARDS, Fresh, ScopeIndexes
 
@@ -27,8 +30,14 @@ Vector = NDArray[np.float32]
 Embed = Callable[[str], Awaitable[QueryVector]]
 """A query's text to its vector, as ``Embeddings.of_query``."""
 
+Judge = Callable[[str, list[str]], Awaitable[list[float]]]
+"""A query and passages to how well each answers it, 0..1. Raises Transient or SetupError when it cannot tell."""
+
+TASKS = "task_state"
 EMBED_S = 10.0
 """How long a search waits for its query's vector, which may have a model to load; then words alone must do."""
+
+_log = logging.getLogger("refold.search")
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,18 @@ class Searcher:
     """Searches cards. One instance a process, so that searches share what is in memory."""
 
     def __init__(
-        self, read_models: ReadModels, indexes: ScopeIndexes, embed: Embed | None, *, embed_s: float = EMBED_S
+        self,
+        read_models: ReadModels,
+        indexes: ScopeIndexes,
+        embed: Embed | None,
+        judge: Judge | None = None,
+        *,
+        embed_s: float = EMBED_S,
     ) -> None:
         self._read_models = read_models
         self._indexes = indexes
         self._embed = embed
+        self._judge = judge
         self._embed_s = embed_s
 
     @property
@@ -81,10 +97,38 @@ class Searcher:
                 if asked.vector is not None and asked.model != theirs:
                     asked = QueryVector("", None, f"the cards have vectors of {theirs or 'no model'}")
                 now = time.time() if now_s is None else now_s
-                ranking = await asyncio.to_thread(rank, fresh.cards, query, asked.vector, now)
+                ranking = await asyncio.to_thread(rank, fresh.cards, query, asked.vector, now, WINDOW)
         finally:
             asking.cancel()
-        return await self._answer(query, ranking, fresh, asked)
+        hits = rerank(ranking.hits, await self._outcomes(query, ranking.hits), await self._judged(query, ranking.hits))
+        return await self._answer(query, Ranking(hits[query.offset :][: query.top_k], ranking.total), fresh, asked)
+
+    async def _outcomes(self, query: CardQuery, hits: list[Hit]) -> dict[Run, float]:
+        """How the runs of the first cards ended, as far as task state tells."""
+        runs = runs_of(hits)
+        if not runs:
+            return {}
+        work = partial(read_outcomes, org=query.scope.org, runs=runs)
+        try:
+            return (await self._read_models.read(TASKS, work)).value
+        except (Refused, Transient):  # a registry without it, or it is not there yet: then it has no say
+            return {}
+
+    async def _judged(self, query: CardQuery, hits: list[Hit]) -> dict[str, float]:
+        """What the cross-encoder says of the first cards, by card; nothing without one, or when it fails."""
+        if self._judge is None or not query.text.strip() or not hits:
+            return {}
+        entries = [hit.entry for hit in hits[:WINDOW]]
+        work = partial(read_cards, org=query.scope.org, entries=entries)
+        documents = (await self._read_models.read(CARDS, work)).value
+        texts = {card: passages(document)[0] for card, document in documents.items() if passages(document)}
+        try:
+            async with asyncio.timeout(self._embed_s):
+                judged = await self._judge(query.text, list(texts.values()))
+        except (RefoldError, TimeoutError) as error:
+            _log.warning("the cross-encoder could not be asked: %s", error)
+            return {}
+        return dict(zip(texts, judged, strict=True))
 
     async def _vector(self, text: str) -> QueryVector:
         if self._embed is None:

@@ -47,8 +47,9 @@ def give_vectors(index: ScopeIndex, vectors: Mapping[str, list[float]], model: s
 
 
 def found(index: ScopeIndex, text: str, vector: Matrix | None = None, **asked: Any) -> list[Hit]:
-    """The hits of a search."""
-    return rank(index, CardQuery(text=text, scope=SCOPE, **asked), vector, NOW_S).hits
+    """The hits of a search's page."""
+    query = CardQuery(text=text, scope=SCOPE, **asked)
+    return rank(index, query, vector, NOW_S).hits[query.offset :]
 
 
 def cards(hits: list[Hit]) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.retrieval.reranking import WINDOW, Run, rerank
 from projections.retrieval.scope_index import ScopeIndex
 from services.embedding.model import unit_rows
 from tests.unit.retrieval_lab import cards, found, give_vectors, index_of, row
@@ -91,7 +92,8 @@ def test_what_is_told_adds_up_to_the_score() -> None:
     give_vectors(index, {"c1": [1.0, 0.0], "c2": [0.6, 0.8], "c3": [0.0, 1.0]})
     for hit in found(index, "flight to Rome HAT245", np.array([0.6, 0.8], dtype=np.float32), focus="call-9"):
         assert sum(hit.shares.values()) == pytest.approx(hit.score, abs=1e-9)
-        assert {"embedding", "keyword", "values", "focus", "recency", "value", "links", "trigger"} == set(hit.shares)
+        told = {"embedding", "keyword", "values", "focus", "recency", "value", "links", "trigger", "outcome"}
+        assert told == set(hit.shares)
 
 
 def test_pages_are_pieces_of_one_order() -> None:
@@ -119,6 +121,29 @@ def test_an_index_that_is_mostly_leftovers_says_so() -> None:
     for _ in range(300):
         index.put(row("c1", "a"))
     assert len(index) == 1 and index.wasteful
+
+
+# --- the second look -------------------------------------------------------------------------------------------------
+
+
+def test_among_like_cards_those_of_runs_that_succeeded_come_first() -> None:
+    index = index_of(*(row(f"c{n}", "the same words", run=f"r{n}") for n in range(4)))
+    hits = found(index, "words")
+    outcomes = {Run("task/t1", "r1"): 0.0, Run("task/t1", "r2"): 1.0}
+    again = rerank(hits, outcomes, {})
+    assert cards(again) == ["c2", "c0", "c3", "c1"]
+    assert rerank(hits, {}, {}) == hits
+    for hit in again:
+        assert sum(hit.shares.values()) == pytest.approx(hit.score, abs=1e-9)
+
+
+def test_a_cross_encoder_decides_half_of_the_score_within_the_window() -> None:
+    index = index_of(*(row(f"c{n:03}", "the same words") for n in range(WINDOW + 10)))
+    hits = found(index, "words", top_k=WINDOW + 10)
+    again = rerank(hits, {}, {"c007": 1.0, "c059": 1.0})
+    assert again[0].entry.card == "c007" and again[0].shares["cross_encoder"] == 0.5
+    assert cards(again[WINDOW:]) == cards(hits[WINDOW:]), "what lies beyond the window keeps its place"
+    assert all(0 <= hit.score <= 1 for hit in again)
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
