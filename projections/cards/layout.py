@@ -6,7 +6,7 @@
     - HAT277 | 2024-05-21 | 103 | 283
 
 What is equal in all rows stands in the head. In an array of arrays each inner array begins with ``-`` and goes on with
-``+``. ``…`` stands where something was left out; a value stands whole or not at all.
+``+``. ``…`` stands where something was left out, with how many rows that is; a value stands whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from projections.cards.extract import GAP, choose, holds, telling
-from projections.cards.facts import Fact
+from projections.cards.facts import MAX_FACTS, Fact
 from projections.cards.skeleton import KEY, Row, Table, tables_of
 from projections.cards.templates import Template
 
@@ -26,6 +26,9 @@ MAX_CELL = 240
 
 MAX_ROW = 400
 """Longest row of a table, in code points; of a longer one some cells are left out."""
+
+MOST_COUNTED = 100
+"""So many rows that are left out are no longer counted."""
 
 SHARE = 3
 """Rows that every table shows before any shows more."""
@@ -45,7 +48,7 @@ class Item(NamedTuple):
 class Block:
     """A table, or the one object there is. Items follow ``head`` on its line (``flat``), or on lines of their own.
 
-    ``rows``: the items are rows; else they are the cells of the one object.
+    ``rows``: the items are rows, of which there are ``total`` (0: nobody knows); else they are cells of the one object.
     """
 
     head: str
@@ -53,11 +56,12 @@ class Block:
     flat: bool
     cut: bool = False
     rows: bool = False
+    total: int = 0
 
     def text(self, places: Sequence[int]) -> str:
         """The block with the items at these places only."""
         shown = [self.items[place] for place in places]
-        gap = [GAP] * (self.cut or len(shown) < len(self.items))
+        gap = [self._gap(len(shown))] if self.cut or len(shown) < len(self.items) else []
         if self.flat:
             return self.head + "; ".join([item.text for item in shown] + gap)
         lines, parent = [self.head] if self.head else [], ""
@@ -66,14 +70,24 @@ class Block:
             parent = item.parent
         return "\n".join(lines + gap)
 
+    def _gap(self, shown: int) -> str:
+        """What stands for the rest: how much it is, where that is a number that nobody takes for a value."""
+        left = self.total - shown
+        return f"{GAP} {left} more" if 0 < left < MOST_COUNTED else GAP
+
 
 class _View(NamedTuple):
-    """What blocks are made with. ``room``: a block that is longer has parts that cannot be shown in any case."""
+    """What blocks are made with.
+
+    ``room``: a block that is longer has parts that cannot be shown in any case. ``complete``: there are no facts beside
+    those at hand.
+    """
 
     template: Template
     used: Collection[str]
     most: int
     room: int
+    complete: bool
 
     def name(self, table: str, column: str) -> str:
         """How a column reads: as the template says, else its own name."""
@@ -123,7 +137,7 @@ def listed(values: Sequence[str], used: Collection[str], limit: int, most: int) 
 
 def render(facts: Sequence[Fact], template: Template, used: Collection[str], limit: int, most: int) -> str:
     """The facts of a JSON result as text of at most ``limit`` code points, or ``most`` with values in use."""
-    title, view = template.titled(facts), _View(template, used, most, most if used else limit)
+    title, view = template.titled(facts), _View(template, used, most, most if used else limit, len(facts) < MAX_FACTS)
     blocks = [block for table in tables_of(_shown(facts, template, used)) for block in _blocks(table, view)]
     text = _text(title, blocks, [range(len(block.items)) for block in blocks])
     if len(text) <= limit:
@@ -234,7 +248,8 @@ def _lines(head: str, rows: Sequence[Row], view: _View, line: Callable[[Row], st
         size += len(items[-1].text)
         if size > view.room and not view.used:
             break
-    return Block(head, items, flat=False, cut=len(items) < len(rows), rows=True)
+    total = len(rows) if view.complete else 0
+    return Block(head, items, flat=False, cut=len(items) < len(rows), rows=True, total=total)
 
 
 def _line(row: Row, columns: Sequence[str], cells: Sequence[str], view: _View, joiner: str) -> str:
