@@ -72,6 +72,32 @@ async def assemble(
     return {**answer, "why": await explain(backend, org, wanted, made, body.why)} if body.why else answer
 
 
+@router.get("/v1/context")
+async def assemble_for(
+    backend: BackendDep,
+    searcher: SearcherDep,
+    org: OrgDep,
+    later: BackgroundTasks,
+    task: str,
+    query: str = "",
+    max_tokens: int = DEFAULT_TOKENS,
+    parts: Annotated[str, Query(description="Names with commas between; all of them unless told")] = ",".join(PARTS),
+    mode: str = "",
+    focus: str = "",
+    originals: Annotated[str, Query(description="Cards with commas between")] = "",
+) -> dict[str, Any]:
+    """The same without a body."""
+    body = ContextBody(
+        task=task, query=query, max_tokens=max_tokens, parts=_names(parts), mode=mode, focus=focus,
+        originals=_names(originals),
+    )  # fmt: skip
+    return await assemble(body, backend, searcher, org, later)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 @router.get("/v1/context/{context:name}")
 async def again(
     context: str,

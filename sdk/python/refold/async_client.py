@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from refold.blocks import CallCore, StepCore, arguments_of
+from refold.contexts import CONTEXT_PATH, ContextOptions, context_params
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
@@ -70,6 +71,11 @@ class AsyncRefold(Client["AsyncRun"]):
     async def get(self, path: str, **params: Any) -> Any:
         """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
         return await self._transport.get(path, params)
+
+    async def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
+        """What to tell a model before its next decision: ``text``, ``parts``, ``context``, its id. Raises as ``get``."""
+        found: dict[str, Any] = await self.get(CONTEXT_PATH, **context_params(task, query, options))
+        return found
 
     async def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until all that was recorded, and what earlier processes left, is delivered; False if not in time."""
@@ -246,6 +252,11 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         written: list[str] = []
         token = await self._client.send(draft, lambda put: self.core.publish_told(draft, put, written))
         check_note(await self._client.get(task_path(self.task), after=token), written[0])
+
+    async def context(self, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
+        """The client's ``context`` of this run's task, with everything in it that was recorded so far."""
+        await self._client.flush()
+        return await self._client.context(self.task, query, **options)
 
     async def record_all(self, drafts: Sequence[Draft]) -> None:
         """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""

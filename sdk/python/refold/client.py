@@ -10,10 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from refold import ids
 from refold.blocks import CallCore, StepCore, arguments_of
+from refold.contexts import CONTEXT_PATH, ContextOptions, context_params
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
@@ -73,6 +74,11 @@ class Refold(Client["Run"]):
         """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
         self._start()
         return self._transport.get(path, params)
+
+    def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
+        """What to tell a model before its next decision: ``text``, ``parts``, ``context``, its id. Raises as ``get``."""
+        found: dict[str, Any] = self.get(CONTEXT_PATH, **context_params(task, query, options))
+        return found
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything recorded so far, and whatever earlier processes left in the spool, is delivered.
@@ -249,6 +255,11 @@ class Run(RunWords[None]):
         written: list[str] = []
         token = self._client.send(draft, lambda put: self.core.publish_told(draft, put, written))
         check_note(self._client.get(task_path(self.task), after=token), written[0])
+
+    def context(self, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
+        """The client's ``context`` of this run's task, with everything in it that was recorded so far."""
+        self._client.flush()
+        return self._client.context(self.task, query, **options)
 
     def record_all(self, drafts: Sequence[Draft]) -> None:
         """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""
