@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from refold import ids
 from refold.blocks import CallCore, StepCore, arguments_of
@@ -25,6 +25,9 @@ from refold.resume import Resume, check_note, resume_params, resume_path, task_p
 from refold.settling import settle
 from refold.transport import Transport, connect
 from refold.vocabulary import note_draft
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 T = TypeVar("T")
 AlreadyDone = Callable[[str], Any]
@@ -76,7 +79,7 @@ class Refold(Client["Run"]):
         return self._transport.get(path, params)
 
     def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
-        """What to tell a model before its next decision: ``text``, ``parts``, ``context``, its id. Raises as ``get``."""
+        """What to tell a model before its next decision: ``text``, ``parts``, its id. Raises as ``get``."""
         found: dict[str, Any] = self.get(CONTEXT_PATH, **context_params(task, query, options))
         return found
 
