@@ -59,6 +59,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await jobs.stop()
+        await app.state.searcher.close()
 
     # no interactive documentation: it would load scripts from elsewhere; the OpenAPI document itself is served
     app = FastAPI(

@@ -48,24 +48,24 @@ def is_installed() -> bool:
 
 def framework_use() -> FrameworkModel:
     """The default model in the framework's form. Raises SetupError where the framework is not installed."""
-    library = _library(DEFAULT, from_hub=False)
+    found = library(DEFAULT, from_hub=False)
     from services.embedding.use_module import UseModule
 
-    return FrameworkModel(DEFAULT, library.SentenceTransformer(modules=[UseModule()], device="cpu"))
+    return FrameworkModel(DEFAULT, found.SentenceTransformer(modules=[UseModule()], device="cpu"))
 
 
 def framework_model(name: str, source: str, *, from_hub: bool) -> FrameworkModel:
     """A model from a folder, or of the hub by its name. Raises SetupError where it cannot be loaded."""
-    library = _library(source, from_hub=from_hub)
+    found = library(source, from_hub=from_hub)
     try:
-        model = library.SentenceTransformer(source, local_files_only=not from_hub, trust_remote_code=False)
+        model = found.SentenceTransformer(source, local_files_only=not from_hub, trust_remote_code=False)
         return FrameworkModel(name, model)
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, TypeError) as error:
         said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise SetupError(f"the embedding model {source!r} cannot be loaded: {said}") from error
 
 
-def _library(wanted: str, *, from_hub: bool) -> Any:
+def library(wanted: str, *, from_hub: bool) -> Any:
     """sentence-transformers, told to ask nobody else for anything, but the hub where it was named."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

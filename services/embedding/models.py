@@ -11,6 +11,7 @@ import os
 from events.errors import SetupError
 from services.embedding import framework
 from services.embedding.choice import DEFAULT, KEY, Choice
+from services.embedding.cross_encoder import PREFIX, CrossEncoderModel
 from services.embedding.model import Embedder
 from services.embedding.use import LightUse
 
@@ -27,6 +28,8 @@ def load(choice: Choice | str = DEFAULT) -> Embedder:
         from services.embedding.endpoint import EndpointModel
 
         return EndpointModel(chosen.name, chosen.model, chosen.url, os.environ.get(KEY, ""))
+    if chosen.model.startswith(PREFIX):
+        return CrossEncoderModel(chosen.model.removeprefix(PREFIX))
     if chosen.is_default:
         light = chosen.form == "light" or (chosen.form == "auto" and not framework.is_installed())
         return LightUse() if light else framework.framework_use()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,18 @@ Vector = NDArray[np.float32]
 Embed = Callable[[str], Awaitable[QueryVector]]
 """A query's text to its vector, as ``Embeddings.of_query``."""
 
-Judge = Callable[[str, list[str]], Awaitable[list[float]]]
-"""A query and passages to how well each answers it, 0..1. Raises Transient or SetupError when it cannot tell."""
+
+class Judge(Protocol):
+    """What tells how well passages answer a query: a cross-encoder."""
+
+    async def judge(self, query: str, passages: list[str]) -> list[float]:
+        """0..1 for each. Raises Transient or SetupError when it cannot tell."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
 
 TASKS = "task_state"
 EMBED_S = 10.0
@@ -80,6 +90,11 @@ class Searcher:
         """Memory that the indexes take, roughly."""
         return self._indexes.bytes
 
+    async def close(self) -> None:
+        """Let go of the cross-encoder, if there is one."""
+        if self._judge is not None:
+            await self._judge.close()
+
     async def search(self, query: CardQuery, after: str | None = None, *, now_s: float | None = None) -> Answer:
         """Answer a query from all that its scope holds, at least up to the position token ``after``.
 
@@ -124,7 +139,7 @@ class Searcher:
         texts = {card: passages(document)[0] for card, document in documents.items() if passages(document)}
         try:
             async with asyncio.timeout(self._embed_s):
-                judged = await self._judge(query.text, list(texts.values()))
+                judged = await self._judge.judge(query.text, list(texts.values()))
         except (RefoldError, TimeoutError) as error:
             _log.warning("the cross-encoder could not be asked: %s", error)
             return {}
