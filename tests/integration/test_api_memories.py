@@ -51,6 +51,17 @@ def test_what_is_proposed_enters_once_and_what_is_refused_says_why(instance: Ins
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
 
 
+def test_a_decided_proposal_cannot_be_taken_back_and_a_key_may_come_as_a_header(instance: Instance) -> None:
+    user, key = instance.name("u"), instance.name("k")
+    body = {"content": "I prefer aisle seats", "user": user, "kind": "preference", "wait_s": 30}
+    answers = [instance.http.post("/v1/memories", json=body, headers={"idempotency-key": key}) for _ in range(2)]
+    assert answers[0].json()["items"] == answers[1].json()["items"]
+    assert instance.http.get(f"/v1/memories/proposals/{key}").json()["status"] == "admitted"
+    late = instance.http.delete(f"/v1/memories/proposals/{key}", params={"user": user})
+    assert (late.status_code, late.json()["code"]) == (409, "decided")
+    assert instance.http.delete("/v1/memories/proposals/nobody").status_code == 404
+
+
 def test_verbatim_keeps_words_that_the_rules_would_refuse_but_no_secret(instance: Instance) -> None:
     user = instance.name("u")
     assert propose(instance, "ok", user, infer=False)["status"] == "admitted"

@@ -177,13 +177,13 @@ def test_a_decision_that_an_edit_overtook_is_made_again(db: Database) -> None:
     assert set(active(db)) == {"I live in Bergen"}
 
 
-def test_a_log_that_cannot_be_written_for_a_while_and_a_new_curator_lose_nothing(either: Database) -> None:
-    put(either, *(proposal(f"p{n}", f"I like the number {n}", kind="preference") for n in range(90)))
-    first = running(either, outlet=WakingOutlet(either, failures=3), owner="first")
-    asyncio.run(run_until([first], lambda: len(stored(either, "memory.admitted")) > 30))
-    curate(either, 90, curator(), owner="second")
-    assert len(active(either)) == 90
-    assert len(stored(either, "memory.admitted")) == 90
+def test_a_log_that_cannot_be_written_for_a_while_and_a_new_curator_lose_nothing(db: Database) -> None:
+    put(db, *(proposal(f"p{n}", f"I like the number {n}", kind="preference") for n in range(90)))
+    first = running(db, outlet=WakingOutlet(db, failures=3), owner="first")
+    asyncio.run(run_until([first], lambda: len(stored(db, "memory.admitted")) > 30))
+    curate(db, 90, curator(), owner="second")
+    assert len(active(db)) == 90
+    assert len(stored(db, "memory.admitted")) == 90
 
 
 def test_everything_that_a_settlement_proposes_has_its_reason(db: Database) -> None:
