@@ -12,6 +12,7 @@ from projections.cards.tokens import tokens
 
 __all__ = ["MAX_VALUES", "in_field", "in_text", "normal", "of_facts", "of_json", "of_text"]
 
+_SENTENCE = 512
 _CLAUSES = re.compile("[，。！？；、]")
 
 
@@ -43,12 +44,18 @@ def _in_field(text: str) -> tuple[str, ...]:
 
 def in_text(text: str) -> tuple[str, ...]:
     """The values of running text, without repeats."""
+    return _in_sentence(text) if len(text) <= _SENTENCE else tuple(dict.fromkeys(tokens(text)))
+
+
+@lru_cache(maxsize=8_192)
+def _in_sentence(text: str) -> tuple[str, ...]:
+    """Kept for a while, since links and summaries ask for the same sentences."""
     return tuple(dict.fromkeys(tokens(text)))
 
 
 def of_text(text: str) -> list[str]:
     """Values of prose, in order of first appearance, at most ``MAX_VALUES``."""
-    return list(in_text(text))[:MAX_VALUES]
+    return list(in_text(text)[:MAX_VALUES])
 
 
 def of_json(value: object) -> list[str]:
