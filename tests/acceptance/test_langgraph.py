@@ -151,7 +151,7 @@ def test_a_run_that_was_overtaken_saves_nothing_more(instance: Instance) -> None
         other.get_tuple(generate_config(thread))
         theirs = put(other, thread, mine)
         with pytest.raises(Conflict, match="another writer"):
-            sleeper.put_writes(mine, [("a", 1)], "w1")
+            sleeper.put_writes(mine, [("a", "x" * 600_000)], "w1")  # in parts: none of them is stored either
         with pytest.raises(Conflict, match="another writer"):
             put(sleeper, thread, mine)
         sleeper.get_tuple(generate_config(thread, checkpoint_ns="child:1"))
@@ -164,6 +164,8 @@ def test_a_run_that_was_overtaken_saves_nothing_more(instance: Instance) -> None
         with pytest.raises(Conflict, match="another writer"):
             put(other, thread, theirs)
         assert [one.parent_config for one in other.list(generate_config(thread))] == [theirs, mine, None]
+    events = instance.http.get(f"/v1/runs/thread:{thread}/events").json()["items"]
+    assert [event["type"] for event in events] == ["thread.advanced"] * 3
 
 
 def test_an_older_checkpoint_that_was_asked_for_may_be_forked(saver: RefoldSaver, instance: Instance) -> None:

@@ -60,7 +60,7 @@ class Parcel:
     def fail(self, error: RefoldError, *, loses: bool) -> None:
         """It is not, or not known to be, in; ``loses``: nor is what follows it."""
         if loses:
-            self.tenure.lost = self.tenure.lost or error
+            error = self.tenure.lost = self.tenure.lost or error
         self.end(lambda: self.done.set_exception(error))
 
     def lost(self) -> bool:
