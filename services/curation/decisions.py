@@ -61,8 +61,8 @@ def _decisions(view: ScopeView, recorded: Recorded) -> list[Decided]:
         return [Decided(source, f"decided{again}", "memory.rejected", data)]
     name = memory_name(source.org, source.key, source.id)
     made = [Decided(source, f"decided{again}", "memory.admitted", {**common, **_admission(verdict, name, source.id)})]
-    for old in verdict.supersedes:
-        data = {**common, "memory": old, "superseded_by": name, "reason": _reason(verdict, old)}
+    for old, why in verdict.supersedes:
+        data = {**common, "memory": old, "superseded_by": name, "reason": why}
         made.append(Decided(source, f"superseded/{old}{again}", "memory.superseded", data))
     return made
 
@@ -78,12 +78,3 @@ def _admission(candidate: Candidate, memory: str, proposal: str) -> dict[str, An
         "trust": candidate.trust,
         "score": candidate.score,
     }
-
-
-def _reason(candidate: Candidate, old: str) -> str:
-    for note in candidate.notes:
-        for part in note.split("; "):
-            why, _, name = part.rpartition(": ")
-            if name == old:
-                return why
-    return "contradiction"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import regex
 
 from events.types.memory import MemoryProposed, MemoryType
@@ -48,13 +49,8 @@ def describe(candidate: Candidate) -> Candidate:
         kind_type = "episodic"
     entity, attribute = candidate.slot or (proposed.entity, "")
     named = {} if proposed.attribute else {"entity": entity, "attribute": attribute}
-    return replace(candidate, proposed=_replaced(proposed, memory_type=kind_type, **named))
-
-
-def _replaced(proposed: MemoryProposed, **changes: str) -> MemoryProposed:
-    import msgspec
-
-    return msgspec.structs.replace(proposed, **changes)
+    described = msgspec.structs.replace(proposed, memory_type=kind_type, **named)
+    return replace(candidate, proposed=described)
 
 
 STAGES: tuple[Stage, ...] = (

@@ -94,7 +94,8 @@ _OWN_LINE = regex.compile(
 )
 _OWN_FENCE = regex.compile(
     r"<(?:/?)(?:refold|memory|memories|context|untrusted|data|session_state|known|policy)[\s>_-]|"
-    r"^#+ (?:session state|memories|memory cards?|known facts|policy|task state|evidence)\b"
+    r"^#+ (?:session state|state|cards|recalled|turns|originals|memories|memory cards?|known facts|policy|"
+    r"task state|evidence)\b"
     r"|\[(?:memory|card|refold)[: #]|\"(?:session_state|reflections|learnings|completed_actions|pending_task|"
     r"key_decisions|rejected_paths)\"\s*:",
     regex.IGNORECASE | regex.MULTILINE,

@@ -54,7 +54,7 @@ def settle_contradictions(candidate: Candidate, known: Known) -> Candidate | Rej
     if not beaten:
         return candidate
     notes = "; ".join(f"{why}: {name}" for name, why in beaten)
-    return candidate.with_note(notes, supersedes=tuple(name for name, _ in beaten))
+    return candidate.with_note(notes, supersedes=tuple(beaten))
 
 
 def _same(candidate: Candidate, memory: Memory) -> str:

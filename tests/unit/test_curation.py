@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from projections.context.fences import fence
+from services.curation.decisions import decide_all
 from services.curation.extract import proposals_of
 from services.curation.quality import is_own_output
 from services.curation.safety import credential, is_order
@@ -82,6 +85,8 @@ def test_orders_are_told_from_wishes() -> None:
     [
         '{"session_state": {"goal": "book"}, "reflections": ["slow"]}',
         "<refold-memories>\nprefers aisle seats\n</refold-memories>",
+        fence("cards", "I prefer aisle seats"),
+        "## state\ngoal: book a flight",
         "side effect without an answer, check before repeating: pay (c1)",
         "step completed: book: done",
     ],
@@ -148,10 +153,6 @@ def test_a_correction_beats_what_holds_the_value_that_it_names() -> None:
     view = view_of(case)
     (waiting,) = view.waiting(1)
     assert class_of(case) == "admitted"
-    import msgspec
-
-    from services.curation.decisions import decide_all
-
     corrected = msgspec.structs.replace(waiting.payload, corrects="Tom")
     view.pending = {name: msgspec.structs.replace(waiting, payload=corrected) for name in view.pending}
     assert [decided.type for decided in decide_all(view)] == ["memory.admitted", "memory.superseded"]
