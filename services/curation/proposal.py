@@ -23,8 +23,8 @@ AUTOMATIC = frozenset(("settlement", "conversation", "experience"))
 class Candidate:
     """A proposal on its way through the stages.
 
-    ``signal`` is its quality 0..1, ``score`` what it will enter with; ``supersedes`` names memories whose place it takes,
-    each with why; ``notes`` say what the stages saw and did.
+    ``signal`` is its quality 0..1, ``score`` what it will enter with; ``supersedes`` names memories whose place it
+    takes, each with why; ``notes`` say what the stages saw and did.
     """
 
     proposed: MemoryProposed
