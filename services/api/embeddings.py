@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from events.errors import Transient
+from events.errors import Refused, Transient
 from services.api.deps import BackendDep
 from services.indexer.status import Stored, read_stored, read_waiting
 
@@ -23,7 +23,7 @@ async def list_(backend: BackendDep) -> dict[str, Any]:
     stored = await backend.db.read(read_stored)
     try:
         waiting: list[int] | list[None] = await read_waiting(backend.read_models, stored)
-    except Transient:
+    except (Transient, Refused):  # no generation of cards, or no cards here
         waiting = [None] * len(stored)
     items = [_document(each, left) for each, left in zip(stored, waiting, strict=True)]
     return {"model": backend.settings.embedding_model, "items": items, "next_cursor": None}

@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from events.database import Database
-from events.errors import SetupError, Transient
+from events.errors import Refused, SetupError, Transient
 from events.event import Position
 from projections.engine import ownership
 from projections.read_models import ReadModels
@@ -111,8 +111,9 @@ class Indexer:
         """Take a look, and do a piece of what is found to do. False when there is nothing."""
         try:
             read = await self._read_models.read(CARDS, hands)
-        except Transient:
-            return False  # no generation yet, or none that this code can read: a projector sees to it
+        except (Transient, Refused):
+            # no generation yet, or none that this code can read: a projector sees to it; or no cards are kept here
+            return False
         own = self._follower(name, self._choice)
         active = await self._db.read(models.active)
         other = None if active is None or active.name == name else active

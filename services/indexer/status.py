@@ -33,7 +33,7 @@ def read_stored(conn: Connection) -> list[Stored]:
 async def read_waiting(read_models: ReadModels, stored: Sequence[Stored]) -> list[int]:
     """Active cards that each model has still to look at, those that have their vectors already among them.
 
-    Raises Transient while cards have no generation.
+    Raises Transient while cards have no generation, Refused where no cards are kept.
     """
     generation = (await read_models.read(CARDS, lambda conn: None)).generation
 

@@ -354,6 +354,17 @@ async def test_nothing_is_embedded_where_it_is_switched_off(desk: Desk) -> None:
 
 
 @in_loop
+async def test_a_backend_without_cards_has_nothing_to_index(lab: Lab) -> None:
+    """A deployment may name read models of its own, and no cards among them."""
+    desk = Desk(lab)
+    desk.read_models = ReadModels([], lab.stores, lab.log)
+    async with desk.running(desk.indexer()) as [running]:
+        await asyncio.sleep(0.5)
+        assert not running.done()
+    assert desk.models == {}
+
+
+@in_loop
 async def test_secrets_reach_no_model(desk: Desk) -> None:
     """C21: neither the part before a dot nor the one after it, bare or within JSON within a text."""
     secret = "sk-xx-AAAA1111BBBB2222.cccc3333dddd_EEEE"
