@@ -1,6 +1,6 @@
 """Settlements: the notes that every run leaves, and the session state that the next context starts from.
 
-    settlement.attempted   one call to the run's model: tokens, and what was wrong with the answer
+    settlement.attempted   one call to the run's model: tokens (of its day, too), and what was wrong with the answer
     settlement.recorded    the run is settled; its SessionState may become the session's
     settlement.degraded    the run is settled with mechanical evidence only, never with a SessionState
     run.terminated         the run has ended: until it is settled, its session is *settling*
@@ -14,12 +14,14 @@ counts as stale until a run is settled in full.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 
 import msgspec
 from sqlalchemy import Index, MetaData
 
 from events.event import Event, Recorded
+from events.times import instant
 from events.types.run import RunTerminated
 from events.types.settlement import SettlementAttempted, SettlementDegraded, SettlementRecorded
 from projections.bounds import clip, short
@@ -118,7 +120,18 @@ ENDED_RUNS = read_model_table(
 
 Index("ended_runs_by_session", ENDED_RUNS.c.org, ENDED_RUNS.c.session)
 
-TABLES = (SETTLEMENTS, SETTLED_RUNS, SESSIONS, ENDED_RUNS)
+MODEL_DAYS = read_model_table(
+    METADATA,
+    "model_days",
+    text("day", pk=True),  # of UTC, as 2026-03-01
+    count("calls"),
+    count("tokens"),
+)
+"""What settling cost on each day."""
+
+Index("model_days_by_day", MODEL_DAYS.c.org, MODEL_DAYS.c.day)
+
+TABLES = (SETTLEMENTS, SETTLED_RUNS, SESSIONS, ENDED_RUNS, MODEL_DAYS)
 BLANKS = Blanks(TABLES)
 MAX_ERRORS = 5
 
@@ -131,6 +144,10 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
     match recorded.payload:
         case SettlementAttempted() as payload:
             _attempted(_run_row(draft, recorded.event), payload)
+            if payload.by == "backend":
+                day = draft.edit("model_days", _day(recorded.event))
+                day["calls"] += 1
+                day["tokens"] += payload.tokens_in + payload.tokens_out
         case SettlementRecorded() | SettlementDegraded() as payload:
             _settled(draft, _run_row(draft, recorded.event), recorded, payload)
         case RunTerminated() as payload:
@@ -145,6 +162,10 @@ def _ended(draft: Draft, recorded: Recorded, payload: RunTerminated) -> None:
     if row["reason"] in ("", "lost"):
         row.update(run_id=_run_name(event), reason=payload.reason, session=event.session, task=event.task)
         row.update(agent=event.agent, user=event.user, time=event.time, epoch=position.epoch, n=position.n)
+
+
+def _day(event: Event) -> str:
+    return instant(event.time).astimezone(UTC).date().isoformat()
 
 
 def _run_name(event: Event) -> str:
@@ -261,6 +282,8 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
     if isinstance(payload, RunTerminated):
         return [RowRef("ended_runs", (run,))]
     refs = [RowRef("settled_runs", (run,))]
+    if isinstance(payload, SettlementAttempted):
+        refs.append(RowRef("model_days", (_day(recorded.event),)))
     if isinstance(payload, (SettlementRecorded, SettlementDegraded)):
         refs += [RowRef("sessions"), RowRef("settlements", (run, payload.version))]
         if payload.version > 1:

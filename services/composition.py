@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from sqlalchemy import Connection
@@ -23,6 +24,7 @@ from events.log.home import refuse_second
 from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
+from projections.queries.settlements import tokens_of_day
 from projections.read_models import ReadModels
 from services.card_templates import projections_of
 from services.embedded.redis_server import provide_redis
@@ -97,6 +99,7 @@ class Backend:
             stack.push_async_callback(publisher.stop)
             read_models = ReadModels(projections.values(), stores, db, stuck_after_s=settings.stuck_s)
             stack.push_async_callback(asyncio.to_thread, read_models.close)
+            models.budget.recorded = partial(_tokens_spent, read_models)
             embeddings = Embeddings(embedding_choice(settings), db)
             stack.push_async_callback(embeddings.close)
             supervisor = Supervisor(settings.stop_timeout_s)
@@ -140,6 +143,11 @@ def _prepare(db: Database, wanted: int) -> int:
 def embedding_choice(settings: Settings) -> Choice:
     """The embedding model that the settings name."""
     return Choice(settings.embedding_model, settings.embedding_url, settings.embedding_form)
+
+
+async def _tokens_spent(read_models: ReadModels, org: str, day: str) -> int:
+    """What settling has cost an org on a day. Raises RefoldError."""
+    return (await read_models.read("settlements", partial(tokens_of_day, org=org, day=day), None, 0)).value
 
 
 def _identity() -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, exists, func, or_, 
 from events.keys import session_key, task_key
 from projections.bounds import short
 from projections.queries.rows import Document, Query, of_run, pick, position
-from projections.settlements import ENDED_RUNS, SESSIONS, SETTLED_RUNS, SETTLEMENTS
+from projections.settlements import ENDED_RUNS, MODEL_DAYS, SESSIONS, SETTLED_RUNS, SETTLEMENTS
 
 _LATEST = Query(SESSIONS)
 _OF_RUN = Query(SETTLEMENTS, SETTLEMENTS.c.run == bindparam("of_run"), SETTLEMENTS.c.version == bindparam("of_version"))
@@ -57,6 +57,12 @@ def degraded_rate(conn: Connection, org: str) -> Document:
     counts = {bool(degraded): number for degraded, number in conn.execute(query)}
     total = sum(counts.values())
     return {"settled": total, "degraded": counts.get(True, 0), "rate": counts.get(True, 0) / total if total else 0.0}
+
+
+def tokens_of_day(conn: Connection, org: str, day: str) -> int:
+    """Tokens that settling took of an org on a day of UTC."""
+    c = MODEL_DAYS.c
+    return int(conn.execute(select(func.sum(c.tokens)).where(c.org == org, c.day == day)).scalar() or 0)
 
 
 def settled_by_outcome(conn: Connection) -> dict[str, int]:

@@ -99,7 +99,7 @@ class Models:
         if route is None:
             named = f"model {model!r} has no route" if model else "the run names no model"
             raise ModelFailed("no_model", named, called=False)
-        if self.budget.left(org) == 0:
+        if await self.budget.is_spent(org):
             limit = self.routes.budget(org)
             raise ModelFailed("budget", f"the {limit} tokens a day of this org are spent", called=False)
         endpoint = await self._endpoint(route)

@@ -12,6 +12,7 @@ is one ``settlement.recorded`` with the whole answer, or one ``settlement.degrad
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -126,7 +127,9 @@ def _attempt(
     if answer:
         data |= {"tokens_in": answer.tokens_in, "tokens_out": answer.tokens_out, "cost": answer.cost}
         data |= {"latency_ms": round(answer.latency_ms, 1)}
-    return _derive(reaction, "settlement.attempted", data, part=f"attempt/{number}")
+    # a call that is made again after a kill is another one: its time is its own, its day the one it is paid on
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {**_derive(reaction, "settlement.attempted", data, part=f"attempt/{number}"), "time": now}
 
 
 def _recorded(reaction: Reaction, case: Case, answer: Answer, products: dict[str, Any]) -> dict[str, Any]:

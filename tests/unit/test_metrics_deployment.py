@@ -38,7 +38,7 @@ def names() -> set[str]:
     )
     unknown = [UnknownType("a.b", 1, 0, 0)]
     stored = Stored(1, {0: Position(1, 0)}, 1, unknown, 1, [ReactorStatus("settler", 1, 1.0, 1, 0)])
-    overview = Overview(stored, LogState({0: Backlog(1, 1, 0)}, 1), [projection])
+    overview = Overview(stored, LogState({0: Backlog(1, 1, 0)}, 1), [projection], {"": 2, "timeout": 1})
     meters = Meters()
     meters.folded("cards", 1, 1, 0.1)
     meters.fenced("cards")

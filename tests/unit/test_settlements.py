@@ -132,3 +132,25 @@ def test_any_batch_split_gives_the_same_rows_and_one_active_version_a_run(acts: 
         rows = [row for row in found.table("settlements") if row["run"] == run]
         active = [row["version"] for row in rows if row["status"] == "active"]
         assert active == [max(row["version"] for row in rows)]
+
+
+def test_what_settling_cost_is_counted_by_the_day_of_utc() -> None:
+    def tried(n: int, time: str, **more: Any) -> dict[str, Any]:
+        return event("settlement.attempted", n, task="t1", run="r1", session="s1", attempt=n, **more) | {"time": time}
+
+    found = folded(
+        tried(1, "2026-03-01T23:30:00Z", tokens_in=100, tokens_out=20),
+        tried(2, "2026-03-02T01:00:00+02:00", tokens_in=10),
+        tried(3, "2026-03-02T00:00:00Z", tokens_in=1),
+        tried(4, "2026-03-02T00:00:00Z", by="agent", tokens_in=999),
+    )
+    assert [(row["day"], row["calls"], row["tokens"]) for row in found.table("model_days")] == [
+        ("2026-03-01", 2, 130), ("2026-03-02", 1, 1),
+    ]  # fmt: skip
+
+
+def test_the_first_end_of_a_run_counts_and_lost_gives_way() -> None:
+    """C15."""
+    ends = enumerate(("lost", "interrupt", "end_turn"), 1)
+    found = folded(*(event("run.terminated", n, task="t1", run="r1", reason=reason) for n, reason in ends))
+    assert found.one("ended_runs")["reason"] == "interrupt"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from events import door
-from events.errors import SetupError
+from events.errors import SetupError, Transient
 from events.event import Position, Recorded
 from events.registry import decode_payload
+from services.models.budget import Budget
 from services.models.failure import retry_after
 from services.models.gate import FAILURES, LONGEST_PAUSE_S, Gate
-from services.models.routes import read_routes
+from services.models.routes import Routes, read_routes
 from services.reactors.settling.conversation import NO_RESULT, Turn, conversation
 from services.reactors.settling.window import fit, head_and_tail, tokens_of
 
@@ -159,6 +162,33 @@ def test_a_gate_opens_for_one_and_its_pauses_grow_to_a_limit() -> None:
     gate.begin()
     gate.answered()
     assert gate.wait_s(now) == 0 and not gate.is_open
+
+
+def test_a_budget_counts_what_is_recorded_of_others_too_and_begins_anew_each_day() -> None:
+    days = [date(2026, 3, 1)]
+    known = {"2026-03-01": 60}
+    asked: list[tuple[str, str]] = []
+
+    async def recorded(org: str, day: str) -> int:
+        asked.append((org, day))
+        if org == "hidden":
+            raise Transient("the store does not answer")
+        return known.get(day, 0)
+
+    async def scenario() -> None:
+        budget = Budget(Routes(tokens_a_day={"acme": 100, "hidden": 100}), recorded, lambda: days[-1])
+        assert not await budget.is_spent("free") and asked == []
+        assert not await budget.is_spent("acme")
+        known["2026-03-01"] = 100
+        assert await budget.is_spent("acme")
+        days.append(date(2026, 3, 2))
+        budget.spend("acme", 99)
+        assert not await budget.is_spent("acme")
+        budget.spend("acme", 1)
+        assert await budget.is_spent("acme") and asked[-1] == ("acme", "2026-03-02")
+        assert not await budget.is_spent("hidden")
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
