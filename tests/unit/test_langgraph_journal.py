@@ -253,6 +253,29 @@ def test_a_full_disk_takes_nothing_and_loses_nothing(backend: FakeBackend, tmp_p
     assert numbers(backend) == [1, 2]
 
 
+def test_an_interrupt_in_the_midst_of_a_save_leaves_nobody_waiting(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes while the disk syncs what another thread has handed in as well."""
+
+    def interrupted(number: int) -> None:
+        raise KeyboardInterrupt
+
+    mine, other = Tenure("t"), Tenure("u")
+    with ahead(backend, tmp_path) as journal:
+        save(journal, mine, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr("refold.spool._sync", interrupted)
+            futures = [journal.hand([written(2)], mine), journal.hand([written(1, "u")], other)]
+            with pytest.raises(KeyboardInterrupt):
+                journal.push()
+        for future in futures:
+            with pytest.raises(RefoldError, match=r"nothing of this was saved: .* was interrupted"):
+                future.result(LONG_S)
+        save(journal, Tenure("t"), 2)
+    assert (numbers(backend), numbers(backend, "u")) == ([1, 2], [])
+
+
 def test_a_folder_that_cannot_be_used_is_told_at_once(backend: FakeBackend, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (

@@ -245,7 +245,7 @@ class _SpoolFile:
             while written < len(raw):  # a disk that gets full takes a part, and says so at the next call only
                 written += self._handle.write(raw[written:])
             _sync(self._handle.fileno())
-        except OSError:
+        except BaseException:
             os.ftruncate(self._handle.fileno(), self.end)  # no half line for the next one to be glued to
             raise
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from refold.answers import Answered, TooLarge
+from refold.answers import Answered, Away, TooLarge
 from refold.errors import RefoldError, Unavailable
 from refold.integrations.langgraph.courier import FIRST_PAUSE_S, LAST_PAUSE_S, MAX_BYTES, MAX_EVENTS, error_of
 from refold.integrations.langgraph.journal import Entry, Journal
@@ -50,7 +50,7 @@ class Ahead:
         self._connect = connect
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
-        self._away = ""
+        self._away, self._retry_after_s = "", 0.0
         self._hurry = self._closed = False
         self._awaited = 0
         self._most = MAX_EVENTS
@@ -168,7 +168,7 @@ class Ahead:
                 elif self._closed:
                     return
                 else:
-                    self._pause(pause_s)
+                    self._pause(max(pause_s, self._retry_after_s))
                     pause_s = min(2 * pause_s, LAST_PAUSE_S)
         finally:
             transport.close()
@@ -201,14 +201,14 @@ class Ahead:
         if isinstance(answer, TooLarge):
             self._most = max(1, len(batch) // 2)
             return True
-        self._tell(answer.message)
+        self._miss(answer)
         return False
 
-    def _tell(self, away: str) -> None:
+    def _miss(self, answer: Away) -> None:
         if not self._away:
-            logger.warning("%s; what is saved waits in %s", away, self._journal.folder)
+            logger.warning("%s; what is saved waits in %s", answer.message, self._journal.folder)
         with self._journal.changed:
-            self._away = away
+            self._away, self._retry_after_s = answer.message, answer.retry_after_s
             self._journal.changed.notify_all()
 
     def _pause(self, pause_s: float) -> None:

@@ -46,6 +46,7 @@ class Entry:
 class _Handed:
     """Entries that belong together, and whoever waits until they are on the disk."""
 
+    tenure: Tenure
     entries: list[Entry]
     kept: Future[None]
 
@@ -86,7 +87,7 @@ class Journal:
             raise RefoldError("this saver was made before the process was forked: make one in each process")
         now = time.monotonic()
         entries = [Entry(tenure, orjson.dumps(event), now) for event in events]
-        handed = _Handed(entries, Future())
+        handed = _Handed(tenure, entries, Future())
         with self.changed:
             self._handed.append(handed)
             self._count(entries, 1)
@@ -97,32 +98,46 @@ class Journal:
         with self._disk:
             with self.changed:
                 handed, self._handed = self._handed, []
-            good = [one for one in handed if one.entries[0].tenure.lost is None]
-            entries = [entry for one in good for entry in one.entries]
+            lost = [one for one in handed if one.tenure.lost is not None]
+            good = [one for one in handed if one.tenure.lost is None]
             try:
-                if entries:
-                    self._spool.append([entry.line for entry in entries])
+                self._append(good)
             except OSError as error:
-                self._refuse(good, error)
-                good, entries = [], []
-            with self.changed:
-                # what comes on top of others wakes nobody, unless it is much
-                if not self._entries or len(good) < len(handed) or self.bytes > MAX_BYTES:
-                    self.changed.notify_all()
-                self._entries.extend(entries)
-                for one in handed:
-                    if one not in good:
-                        self._count(one.entries, -1)
-        for one in handed:
-            lost = None if one in good else one.entries[0].tenure.lost
-            one.kept.set_result(None) if lost is None else one.kept.set_exception(lost)
+                self._lack(good, f"cannot be written ({error}); make room there")
+                good, lost = [], handed
+            except BaseException:  # Ctrl-C in the midst: nobody may wait for ever
+                self._lack(good, "was not written: that was interrupted")
+                self._tell([], handed)
+                raise
+            self._tell(good, lost)
 
-    def _refuse(self, handed: Iterable[_Handed], error: OSError) -> None:
+    def _append(self, handed: Sequence[_Handed]) -> None:
+        entries = [entry for one in handed for entry in one.entries]
+        if not entries:
+            return
+        self._spool.append([entry.line for entry in entries])
+        with self.changed:
+            # what comes on top of others wakes nobody, unless it is much
+            if not self._entries or self.bytes > MAX_BYTES:
+                self.changed.notify_all()
+            self._entries.extend(entries)
+
+    def _lack(self, handed: Iterable[_Handed], why: str) -> None:
         for one in handed:
-            one.entries[0].tenure.lost = RefoldError(
-                f"the write-ahead folder {self.folder} cannot be written ({error}): nothing of this was saved; make "
-                "room there, and invoke the graph again"
+            one.tenure.lost = RefoldError(
+                f"nothing of this was saved: the write-ahead folder {self.folder} {why}, and invoke the graph again"
             )
+
+    def _tell(self, kept: Iterable[_Handed], lost: Sequence[_Handed]) -> None:
+        if lost:
+            with self.changed:
+                for one in lost:
+                    self._count(one.entries, -1)
+                self.changed.notify_all()
+        for one in kept:
+            one.kept.set_result(None)
+        for one in lost:
+            one.kept.set_exception(one.tenure.lost)
 
     # ---- what waits
 
