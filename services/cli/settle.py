@@ -25,9 +25,10 @@ def settle(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Settle an ended run again, as a new version; the former ones are kept.
+    """Settle an ended run again.
 
-    What was wrong is put right first: a route for its model, say, or the model itself.
+    The new settlement is a new version; the former ones are kept. What was wrong is put right first: a route for the
+    run's model, say, or the model itself.
     """
     with connected(data, url) as client:
         asked = client.post(f"/v1/runs/{segment(run)}/settle", by=by, detail=detail)

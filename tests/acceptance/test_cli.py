@@ -47,7 +47,7 @@ def a_run(instance: Instance, stem: str) -> str:
 
 
 COMMANDS = """
-up demo worker doctor publish import runs events task resume cards card settlements beliefs rows
+up demo worker doctor publish import runs events task resume cards card settlements settle beliefs rows
 status rebuild verify generations deadletters refused restore
 """
 
