@@ -87,7 +87,9 @@ def _called(scene: Scene, payload: ToolCalled) -> None:
     own = call["card"] if not call["called"] else ""  # its result came first
     if call["called"]:
         call.update(answered=False, card="")  # some runtimes use an id again
-    call.update(called=True, name=payload.name, subject=call_subject(payload), side_effect=payload.side_effect)
+    call.update(
+        called=True, name=payload.name, subject=call_subject(payload, scene.traced), side_effect=payload.side_effect
+    )
     _use(scene, "call", payload.call_id, payload.name, spare=own)
     card = scene.woken(own) if own else None
     if card is not None:
@@ -236,7 +238,7 @@ def _named(recorded: Recorded) -> list[RowRef]:
         case ToolCalled() as payload:
             refs.append(RowRef("card_calls", (short(event.run), short(payload.call_id))))
             refs.append(RowRef("card_flows", (short(event.agent), short(payload.name))))
-            return [*refs, RowRef("card_subjects", (call_subject(payload),))]
+            return [*refs, RowRef("card_subjects", (call_subject(payload, traced),))]
         case ToolReturned(call_id=call) | ToolFailed(call_id=call):
             refs.append(RowRef("card_calls", (short(event.run), short(call))))
             source = "tool"

@@ -15,7 +15,7 @@ import msgspec
 from events.event import Recorded
 from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
-from projections.bounds import canonical, digest
+from projections.bounds import digest
 from projections.cards import secrets
 from projections.cards.facts import Fact, facts_in, facts_of, opened
 from projections.cards.forms import UBIQUITOUS, normal
@@ -159,20 +159,12 @@ def _identifies(field: str) -> bool:
     return _IDENTIFYING.search(field) is not None
 
 
-def call_subject(payload: ToolCalled) -> str:
+def call_subject(payload: ToolCalled, traced: Traced) -> str:
     """Key of what a call looks at: its tool and arguments. A call with a side effect does, it does not look."""
     if payload.side_effect:
         return ""
-    return f"call:{digest(canonical([payload.name, _exact(opened(payload.arguments))]))}"
-
-
-def _exact(value: Any) -> Any:
-    """Integers beyond 64 bits as text, since canonical JSON has none."""
-    if isinstance(value, dict):
-        return {key: _exact(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_exact(item) for item in value]
-    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
+    arguments = msgspec.json.encode(traced.content, order="sorted").decode()  # integers of any length, unlike orjson
+    return f"call:{digest(f'{payload.name}{chr(31)}{arguments}')}"
 
 
 def entity_subject(entity: tuple[str, str] | tuple[()], attribute: str = "") -> str:
@@ -187,7 +179,7 @@ def question_subject(traced: Traced) -> str:
 
 def text_subject(source: str, traced: Traced) -> str:
     """Key of what a card says, so that the same words twice are one card."""
-    return f"text:{digest(source + traced.text)}"
+    return f"text:{source}:{traced.text}"
 
 
 def card_id(recorded: Recorded) -> str:
