@@ -97,8 +97,10 @@ def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bo
             if value in fact.text:
                 names |= set(path[-1:])
                 sentences |= {fact.text} if len(fact.text) > len(value) else set()
-            if value in path:
+            if value in path[1:]:
                 names |= set(path[: path.index(value)][-1:])
+            elif value in path:
+                sentences |= {f"{value}: ", f'"{value}": '}  # a name of its own, of what follows it
     if any(sentence in context for sentence in sentences):
         return True
     return any(_is_named(value, line, names) for line in context.splitlines() if value in line)

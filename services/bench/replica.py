@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from events.archive.reader import Archived
 from events.door import admit
+from events.errors import Poison
 from events.event import Event, Position
 from projections.engine.cache import RowCache
 from projections.engine.fold import Fold
@@ -38,7 +39,7 @@ class Folded:
         """Fold events of a partition that follow those before."""
         folded = Fold(self._projection, self._shapes, self._cache, self._cache.learn_absent).run(archived)
         if folded.letters:
-            raise RuntimeError(f"{folded.letters[0].event_id} could not be folded: {folded.letters[0].error}")
+            raise Poison(f"{folded.letters[0].event_id} could not be folded: {folded.letters[0].error}")
         self._cache.learn(folded.rows)
         write_rows(self.conn, self._shapes, folded.rows)
 
