@@ -207,10 +207,11 @@ def _outer(column: str) -> str:
 def _table(name: str, rows: Sequence[Row], view: _View) -> Block:
     """Several rows: below one heading when all have the same columns, else each with the names of its own."""
     label, first = _label(name), rows[0].cells
-    if first.keys() == {KEY} or any(row.cells.keys() != first.keys() for row in rows):
+    names = list(first)
+    if names == [KEY] or any(list(row.cells) != names and row.cells.keys() != first.keys() for row in rows):
         return _lines(f"{label}:" if label else "", rows, view, lambda row: _named_row(row, name, view))
     columns = _without_repeated_key(rows)
-    same = [column for column in columns if all(row.cells[column] == first[column] for row in rows)]
+    same = [column for column in columns if [row.cells[column] for row in rows].count(first[column]) == len(rows)]
     columns = [column for column in columns if column not in same] or columns
     fixed = [f"{view.whole(name, column)}: {view.cell(rows[0], column)}" for column in same if column not in columns]
     head = " ".join(filter(None, (label, f"({', '.join(fixed)})" if fixed else "")))
