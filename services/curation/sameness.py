@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import regex
 
 from projections.memory.normal import normal_form
@@ -100,13 +102,13 @@ def _differ(candidate: Candidate, memory: Memory) -> bool:
 
 def speaks_against(fuller: str, covered: str) -> bool:
     """Whether a text with more words does not say all that one with fewer says: a number or a denial differs."""
-    if not _numbers(covered) <= _numbers(fuller):
+    if Counter(_numbers(covered)) - Counter(_numbers(fuller)):
         return True
     return bool(_NOT.search(fuller)) != bool(_NOT.search(covered))
 
 
-def _numbers(text: str) -> set[str]:
-    return set(_NUMBER.findall(text))
+def _numbers(text: str) -> list[str]:
+    return list(_NUMBER.findall(text))
 
 
 def contradicts(candidate: Candidate, memory: Memory) -> str:

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from projections.context.fences import fence
+from services.curation.consolidate import merger_with
 from services.curation.decisions import decide_all
 from services.curation.extract import proposals_of
+from services.curation.proposal import Memory
 from services.curation.quality import is_own_output
 from services.curation.safety import credential, is_order
 from services.curation.search import rank
@@ -172,3 +174,22 @@ def test_any_query_has_finite_scores_in_a_total_order(query: str) -> None:
 
 def test_every_class_is_in_the_labelled_set() -> None:
     assert {case["label"] for case in cases()} == set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("fuller", "covered", "covers"),
+    [
+        ("The staging database is reset every Sunday at 3:00", "The staging database is reset every Sunday", True),
+        ("测试环境的数据库每周日凌晨三点重置", "测试环境的数据库每周日重置", True),
+        ("Release 0-1 needs a review by team 1", "Release 0-0 needs a review by team 0", False),
+        ("Room 2 of house 1 has a key", "Room 1 of house 1 has a key", False),
+        ("The tests never need a network connection", "The tests need a network connection", False),
+        ("The dog of my neighbour bit the postman twice", "The postman bit the dog twice", False),
+        ("has a green car", "has a car", False),
+    ],
+)
+def test_what_covers_another_memory(fuller: str, covered: str, covers: bool) -> None:
+    one, other = (Memory(name, "fact", text, "agent", read(text)) for name, text in (("m1", fuller), ("m2", covered)))
+    found = merger_with(one, [other, one])
+    assert (found is not None) is covers
+    assert found is None or (found.fuller, found.covered) == (one, other)
