@@ -61,9 +61,9 @@ def read(conn: Connection, org: str, model: str, hashes: Sequence[str]) -> tuple
     return found, matrix.reshape(len(found), dimension).astype(np.float32, copy=False)
 
 
-def orgs(conn: Connection, model: str) -> list[str]:
-    """The organisations that have vectors of a model."""
-    return list(conn.execute(select(vectors.c.org).where(vectors.c.model == model).distinct()).scalars())
+def orgs(conn: Connection) -> list[str]:
+    """The organisations that have vectors, of whichever model."""
+    return list(conn.execute(select(vectors.c.org).distinct()).scalars())
 
 
 def hashes_of(conn: Connection, org: str, model: str) -> set[str]:

@@ -16,7 +16,7 @@ from events.archive.queries import read_watermarks
 from events.database import Database
 from projections.engine.tables import checkpoints
 from projections.read_models import ReadModels
-from projections.retrieval import vectors
+from projections.retrieval import models, vectors
 from services.indexer import passages
 from services.indexer.follower import CARDS, PAGE, Follower
 
@@ -51,7 +51,7 @@ class Sweeper:
         if any(read.positions[p] < mark for p, mark in marks.items()):
             self._due_s = time.monotonic() + self._after_s  # what is not folded yet may be a card again
             return False
-        orgs = {*read.value, *await self._db.read(partial(vectors.orgs, model=follower.name))}
+        orgs = {*read.value, *await self._db.read(vectors.orgs)}
         made, gone = follower.embedded, 0
         for org in sorted(orgs):
             gone += await self._org(follower, org, read.generation)
@@ -73,9 +73,12 @@ class Sweeper:
             known |= page.known.get(org, set())
 
         def forget(conn: Connection) -> int:
-            gone = vectors.hashes_of(conn, org, follower.name) - known
-            vectors.drop(conn, org, follower.name, gone)
-            return len(gone)
+            count = 0
+            for model in models.list_all(conn):  # those that no search uses, too: what was erased is nowhere
+                gone = vectors.hashes_of(conn, org, model.name) - known
+                vectors.drop(conn, org, model.name, gone)
+                count += len(gone)
+            return count
 
         return await self._db.write(forget)
 

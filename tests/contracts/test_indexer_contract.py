@@ -330,6 +330,8 @@ async def test_a_sweep_finds_what_changed_unseen_and_forgets_what_is_gone(desk: 
         vectors.drop(conn, ORG, "letters", [lost])
         vectors.write(conn, ORG, "letters", [stray], np.ones((1, 26), dtype=np.float32))
         vectors.write(conn, "gone", "letters", [stray], np.ones((1, 26), dtype=np.float32))
+        models.register(conn, "before", {}, 26)
+        vectors.write(conn, ORG, "before", [stray], np.ones((1, 26), dtype=np.float32))
 
     desk.lab.log.write_now(spoil)
 
