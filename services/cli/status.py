@@ -114,6 +114,12 @@ def notes(document: dict[str, Any]) -> list[str]:
         found.append(f"events of {count} unknown type{'' if count == 1 else 's'}: see `refold events --unknown`")
     found += [f"{one['name']}: {one['hint']}" for one in document["projections"] if one.get("hint")]
     found += [
+        f"embedding model {one['model']} is being made ready ({one['waiting']:,} cards to look at): "
+        "until then searches use the one before"
+        for one in document.get("embeddings", ())
+        if one["state"] == "building" and one["waiting"] is not None
+    ]
+    found += [
         f"reactor {one['name']}: no worker runs it over {one['unowned']} of its partitions"
         for one in document["reactors"]
         if one["unowned"]

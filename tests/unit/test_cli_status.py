@@ -41,6 +41,15 @@ def test_a_status_tells_lag_pace_and_what_to_look_at(capsys: pytest.CaptureFixtu
     assert "1 dead letter: see `refold deadletters list`" in out
 
 
+def test_a_model_that_is_being_made_ready_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"model": "use-multilingual", "state": "active", "dimension": 512, "vectors": 10, "waiting": 0}
+    other = {"model": "endpoint:m-7", "state": "building", "dimension": 768, "vectors": 4, "waiting": 1_206}
+    print_status(document(embeddings=[one, other]))
+    out = capsys.readouterr().out
+    assert "endpoint:m-7 is being made ready (1,206 cards to look at)" in " ".join(out.split())
+    assert "use-multilingual is being" not in out
+
+
 def test_nothing_is_to_be_looked_at_where_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     well = {"lag_events": 0, "lag_s": 0.0, "events_per_s": 0.0, "eta_s": 0.0, "dead_letters": 0, "state": "live"}
     idle = [{"name": "settler", "lag_events": 0, "lag_s": 0.0, "workers": 1, "unowned": 0}]
