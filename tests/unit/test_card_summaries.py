@@ -221,7 +221,7 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=30) | st.s
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(NAMES, inner, max_size=6))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(VALUES, st.integers(0, 3))
 def test_whatever_a_result_is_its_summary_is_bounded_and_keeps_what_is_in_use(value: Any, every: int) -> None:
     facts = facts_of(value)

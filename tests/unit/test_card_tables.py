@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of, opened
@@ -177,6 +177,7 @@ NAMES = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
 WORDS = st.from_regex(r"[A-Za-z0-9-]{1,8}", fullmatch=True)
 
 
+@settings(max_examples=40)
 @given(st.lists(NAMES, min_size=2, max_size=5, unique=True), st.data())
 def test_a_table_written_in_any_of_the_ways_is_read_again(names: list[str], data: st.DataObject) -> None:
     cells = st.lists(WORDS, min_size=len(names), max_size=len(names))
