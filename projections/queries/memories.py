@@ -22,7 +22,6 @@ _SHOWN = (
     "session", "task", "run", "proposal", "ttl_s", "superseded_by", "because", "created", "updated", "last_verified",
     "last_access", "event_id",
 )  # fmt: skip
-_GONE = ("deleted",)
 
 
 class Wanted(NamedTuple):
@@ -39,7 +38,8 @@ _ACTIVE = Wanted()
 
 def memories_of(conn: Connection, org: str, scope: str, *, now: datetime, wanted: Wanted = _ACTIVE) -> list[Document]:
     """Memories of a scope (``user/u1``, ``agent/coder``, ``org``), the most important first."""
-    where: list[ColumnElement[bool]] = [MEMORIES.c.status.not_in(_GONE)]
+    gone = MEMORIES.c.status == "deleted"
+    where: list[ColumnElement[bool]] = [gone if wanted.status == "deleted" else ~gone]
     if wanted.kind:
         where.append(MEMORIES.c.kind == wanted.kind)
     if wanted.session:

@@ -154,6 +154,8 @@ def test_deleting_all_of_a_user_leaves_every_other_word_as_it_was(instance: Inst
     gone = instance.http.delete("/v1/memories", params={"user": one}).json()
     assert gone["deleted"] == 1
     assert listed(instance, one, status="any", after=gone["token"]) == []
+    (left,) = instance.http.get("/v1/memories", params={"user": one, "status": "deleted"}).json()["items"]
+    assert left["memory"] == mine["memory"] and "content" not in left
     assert instance.http.get("/v1/memories", params={"user": other}).json()["items"] == before
 
 
