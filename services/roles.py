@@ -72,6 +72,7 @@ def reactors(backend: Backend) -> Run:
         settle_patience_s=settings.settle_patience_s,
         summary_model=settings.summary_model,
         embed=None if embedding is None else embedding.embed,
+        max_event_bytes=settings.max_event_bytes,
     )
 
     async def run(stopping: asyncio.Event) -> None:

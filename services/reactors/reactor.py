@@ -13,6 +13,7 @@ from time import time
 from typing import Any
 
 from events.archive.reader import Archive, Archived
+from events.door import MAX_EVENT_BYTES
 from events.errors import NewerVersion, Poison
 from events.event import Event, Recorded
 from events.registry import decode_payload
@@ -54,6 +55,8 @@ class Outside:
     summary_model: str = ""
     """The model that summarises cards; empty: none does."""
     embed: Embed | None = None
+    max_event_bytes: int = MAX_EVENT_BYTES
+    """The largest ``data`` that the door lets in: what a reactor makes must not be larger."""
 
 
 @dataclass(frozen=True)

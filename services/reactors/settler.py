@@ -111,7 +111,7 @@ def _judge(reaction: Reaction, case: Case, answer: Answer) -> Answered:
     try:
         products = read_answer(answer.text, complete=answer.complete)
         recorded = _recorded(reaction, case, answer, secrets.masked(products.plain()))
-        admit(recorded)
+        admit(recorded, max_bytes=reaction.outside.max_event_bytes)
     except (InvalidAnswer, Refused) as error:
         return Later(0.0, [_attempt(reaction, case, answer, failed="invalid_output", error=str(error))])
     return [_attempt(reaction, case, answer), recorded]

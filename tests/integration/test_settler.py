@@ -112,14 +112,15 @@ def settling(
     db: Database, server: ModelServer, work: Callable[[Callable[..., ReactorLoop]], Any], **route: Any
 ) -> None:
     """Run ``work`` with what makes loops of the settler that know a model."""
-    budgets = route.pop("tokens_a_day", {})
+    budgets, outside = route.pop("tokens_a_day", {}), route.pop("outside", {})
     routes = Routes(models=[Route(model="m", base_url=server.url, **route)], tokens_a_day=budgets)
 
     async def scenario() -> None:
         models = Models(routes)
+        limits = Outside(models, 60.0, 1.0, **outside)
 
         def new(owner: str = "w1", **more: Any) -> ReactorLoop:
-            return loop_of(db, ArchiveOutlet(db), SETTLER, owner=owner, outside=Outside(models, 60.0, 1.0), **more)
+            return loop_of(db, ArchiveOutlet(db), SETTLER, owner=owner, outside=limits, **more)
 
         try:
             await work(new)
@@ -296,6 +297,15 @@ def test_what_the_door_would_refuse_is_asked_again(db: Database, server: ModelSe
     settle_all(db, server)
     assert [t.get("failed") for t in data_of(stored(db, "settlement.attempted"))] == ["invalid_output", None]
     assert len(stored(db, "settlement.recorded")) == 1
+
+
+def test_an_answer_larger_than_an_event_may_be_is_asked_again(db: Database, server: ModelServer) -> None:
+    """C28: with the limit in what is quoted."""
+    server.plan = [good(reflections=["so long " * 1_000]), good()]
+    put(db, *a_run("r1"))
+    settle_all(db, server, outside={"max_event_bytes": 4_000})
+    assert len(stored(db, "settlement.recorded")) == 1
+    assert "4,000" in server.requests[1]["messages"][-1]["content"] or "4000" in str(server.requests[1]["messages"][-1])
 
 
 def test_killed_anywhere_it_settles_each_run_once_and_counts_its_calls(db: Database, server: ModelServer) -> None:
