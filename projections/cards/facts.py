@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import regex
 
-from projections.bounds import canonical
+from projections.bounds import canonical, short
 from projections.cards.opening import read
 from projections.cards.prose import sentences
 
@@ -35,6 +35,9 @@ MAX_NAME = 64
 
 SENTENCE = "#"
 """Stands before the number of a sentence in the record of a fact from a long text in a field."""
+
+MAX_WAY = 800
+"""Code points of field and record beyond which the way to an object is named by its head and digest."""
 
 _OPENING = ("", "{", "[")
 _LIKE_IDS = regex.compile(r"\d\D*\d\D*\d|[@/\\:]|^\d+$")
@@ -86,9 +89,14 @@ def opened(value: Any) -> Any:
 
 def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inner: bool = False) -> None:
     """The facts of an object: of each member, and of each key that is a value. Reading stops once there are enough."""
+    if len(field) + len(path) > MAX_WAY:
+        field, path = short(field), short(path)
     lead, way, alike = f"{field}." if field else "", f"{path}." if path else "", _alike(value)
     for key, item in value.items():
-        if alike or _like_an_id(key):
+        if len(key) > MAX_NAME:
+            _leaf(key, field, way + short(key), way + short(key), facts, True)
+            key, record, name = short(key), way + short(key), f"{lead}*"
+        elif alike or _like_an_id(key):
             record, name = way + key, f"{lead}*"
             facts.append(Fact(field, record, key))
         else:
@@ -146,7 +154,7 @@ def spelled(value: Any) -> str:
 @lru_cache(maxsize=8_192)
 def _like_an_id(key: str) -> bool:
     """Whether a key looks like an id, a number, a date, an address or a path rather than like a name."""
-    return len(key) > MAX_NAME or (_LIKE_IDS.search(key) is not None and (len(key) > 4 or key.isdigit()))
+    return _LIKE_IDS.search(key) is not None and (len(key) > 4 or key.isdigit())
 
 
 def _alike(value: dict[str, Any]) -> bool:

@@ -130,6 +130,33 @@ def test_there_are_only_so_many(value: Any) -> None:
     assert len(facts_of(value)) == MAX_FACTS
 
 
+def deep(levels: int, name: str) -> Any:
+    return {name: deep(levels - 1, name)} if levels else {f"n{n}": n for n in range(600)}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"k" * 500_000: {f"n{n}": n for n in range(600)}},
+        {"k" * 500_000: 1},
+        deep(60, "k" * 64),
+        deep(60, "card_4421486"),
+        {"x" * 65: {"y" * 65: {"z" * 65: "v"}}},
+    ],
+)
+def test_names_of_any_length_take_little_room(value: Any) -> None:
+    """C29: what stands in rows and their keys is bounded, whatever the names are."""
+    facts = facts_of(value)
+    assert facts and sum(len(part) for fact in facts for part in fact) < 2_000_000
+    assert all(len(fact.field) + len(fact.record) < 1_200 for fact in facts)
+
+
+@pytest.mark.parametrize("digits", [400, 4_000, 4_400, 50_000])
+def test_numbers_of_any_length_are_read_or_left_as_text(digits: int) -> None:
+    text = f'{{"n": {"7" * digits}}}'
+    assert "".join(fact.text for fact in facts_of(text)).strip('{}":n ') in (text, "7" * digits)
+
+
 @pytest.mark.parametrize(
     ("value", "texts"), [("", []), ({}, []), ([], []), (None, ["null"]), (255.5, ["255.5"]), ("[1", ["[1"])]
 )
