@@ -112,6 +112,10 @@ def _step(verb: str, *more: str) -> Callable[[Any], tuple[Any, ...]]:
     return tell
 
 
+def _verdict(words: str) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda payload: (f"card {payload.card} {words}{':' if payload.reason else ''}", payload.reason)
+
+
 _TELL: Mapping[str, Callable[[Any], tuple[Any, ...]]] = {
     "run.started": lambda p: (f"attempt {p.attempt} starts", f"({p.model})" if p.model else "", p.goal),
     "run.heartbeat": lambda p: ("is alive", p.detail),
@@ -129,6 +133,8 @@ _TELL: Mapping[str, Callable[[Any], tuple[Any, ...]]] = {
     "note.written": lambda p: (f"notes {p.key}:", p.content),
     "model.responded": lambda p: (f"{p.tokens_in} + {p.tokens_out} tokens, {p.cost:g} {p.currency}", p.model),
     "workbench.updated": lambda p: ("workbench:", ", ".join(of for of in _SECTIONS if getattr(p, of) is not None)),
+    "card.invalidated": _verdict("does not hold"),
+    "card.restored": _verdict("holds again"),
     "artifact.created": lambda p: (f"makes {p.name}", p.uri),
     "blocker.raised": lambda p: (f"is blocked by {p.blocker}", p.description),
     "blocker.cleared": lambda p: (f"{p.blocker} is cleared", p.detail),

@@ -27,8 +27,8 @@ INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "p
 """Termination reasons that leave a run unfinished (DESIGN 3)."""
 
 FROM_OUTSIDE = frozenset((
-    "feedback.given", "approval.resolved", "card.summarized", "context.assembled", "settlement.attempted",
-    "settlement.requested", "settlement.recorded", "settlement.degraded",
+    "feedback.given", "approval.resolved", "card.summarized", "card.invalidated", "card.restored", "context.assembled",
+    "settlement.attempted", "settlement.requested", "settlement.recorded", "settlement.degraded",
 ))  # fmt: skip
 """Events about a run that are no sign of its life."""
 
