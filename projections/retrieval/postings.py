@@ -58,8 +58,9 @@ class Postings:
     def scores(self, query: Sequence[str], alive: NDArray[np.bool_]) -> NDArray[np.float64]:
         """BM25 of every document for a query's words, ``float64[len(self)]``; 0 for those that are not alive.
 
-        A score is divided by what a document would reach that held every word of the query that the scope knows,
-        without end: so it lies within 0..1, and neither a long query nor a rare word makes it saturate.
+        A score is divided by what a document would reach that held every word of the query without end. So it lies
+        within 0..1, neither a long query nor a rare word makes it saturate, and a document that shares one common word
+        with a long question has little.
         """
         scores = np.zeros(len(self._lengths))
         lengths = np.array(self._lengths, dtype=np.uint32)
@@ -70,18 +71,13 @@ class Postings:
         norms = self._k1 * (1 - self._b + self._b * lengths / mean)
         best = 0.0
         for word, weight in _weights(query).items():
-            found = self._of_word.get(word)
-            if found is None:
-                continue
-            pairs = np.array(found, dtype=np.uint32).reshape(-1, 2)
+            pairs = np.array(self._of_word.get(word, ()), dtype=np.uint32).reshape(-1, 2)
             pairs = pairs[alive[pairs[:, 0]]]
             holding = len(pairs)
-            if not holding:
-                continue
             rarity = weight * math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+            best += rarity * (self._k1 + 1)
             counts = pairs[:, 1].astype(np.float64)
             scores[pairs[:, 0]] += rarity * counts * (self._k1 + 1) / (counts + norms[pairs[:, 0]])
-            best += rarity * (self._k1 + 1)
         return scores / best if best else scores
 
 
