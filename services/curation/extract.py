@@ -13,7 +13,7 @@ import regex
 
 from projections.cards.prose import sentences
 from services.curation.lexicon import ATTRIBUTES, VALUES
-from services.curation.quality import is_own_output
+from services.curation.quality import is_own_output, objections
 from services.curation.safety import is_order
 from services.curation.statements import Statement, read
 
@@ -24,7 +24,8 @@ MOST_CHARS = 20_000
 
 _CODE = regex.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", regex.DOTALL)
 _NOW = regex.compile(
-    r"\b(?:want|need|would like|wish|i'd like|looking (?:to|for)|trying to|going to|can you|could you|"
+    r"\bi(?:'d| would)\b|\b(?:want|need|would like|wish|i'd like|looking (?:to|for)|trying to|going to|"
+    r"can you|could you|"
     r"would you|will you|"
     r"hope to|plan to|planning|help me|is it possible|let's|i'll|i will|this (?:one|time|order|flight|trip|"
     r"task|file))\b"
@@ -32,7 +33,8 @@ _NOW = regex.compile(
     regex.IGNORECASE,
 )
 _LASTING = regex.compile(
-    r"\b(?:always|never|from now on|in (?:the )?future|going forward|remember|prefer|every time|by default|"
+    r"\b(?:always|never|from now on|in (?:the )?future|going forward|remember(?: that|:|,)|"
+    r"(?<!'d )(?<!would )prefer|every time|by default|"
     r"keep in mind|"
     r"whenever|any ?more|no longer)\b|以后|今后|总是|始终|一律|一直|记住|每次|默认|不再|更喜欢|偏好|从现在起",
     regex.IGNORECASE,
@@ -135,8 +137,9 @@ def _clauses(sentence: str) -> Iterator[str]:
 
 
 def _proposal(clause: str) -> dict[str, Any] | None:
+    clause = clause.replace("’", "'").strip()
     said = _DIRECT.sub("", clause).strip()
-    told = said != clause.strip()
+    told = said != clause
     if len(said) < 3 or said.endswith(("?", "？")) or is_order(said):
         return None
     old = _NOT_BUT.search(said)
@@ -147,7 +150,7 @@ def _proposal(clause: str) -> dict[str, Any] | None:
     statement = read(said)
     if old is not None and not statement.attribute:
         statement = read(_reworded(said, old))
-    if not _lasts(said, statement, told=told):
+    if not _lasts(said, statement, told=told) or objections(said, "preference", known=True):
         return None
     kind = "preference" if statement.attribute.partition("@")[0] in _PREFERENCES or statement.directive else "fact"
     if " or " in statement.attribute:

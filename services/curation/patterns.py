@@ -24,7 +24,8 @@ SUBJECT = (
     (
         regex.compile(
             r"^(?:prefers|likes|loves|wants|lives|works|uses|speaks|hates|dislikes|has|is|owns|enjoys|avoids|"
-            r"commutes|collects|plays|reads|drinks|eats|drives|studies|teaches|runs|travels|needs|follows|writes|keeps|goes|takes|"
+            r"commutes|collects|plays|reads|drinks|eats|drives|studies|teaches|runs|travels|needs|follows|"
+            r"writes|keeps|goes|takes|"
             r"manages|leads|cooks|pays|wears|rents|volunteers) "
         ),
         None,
@@ -60,6 +61,15 @@ VERB = r"(?:prefer|like|love|want|need|favou?r|enjoy|wish for|choose|pick|go for
 NEGATED = (
     r"(?:(?:do|does|did) (?:not|no longer)|no longer|never|stopped|quit|gave up|hates?|dislikes?|"
     r"avoids?|can not|can't stand)"
+)
+TASTED = regex.compile(
+    r"^i (?:eat|drink|use|wear|smoke|watch|read|play|fly|drive|travel|take|buy|cook|listen|smok|eating|"
+    r"drinking|smoking|using|"
+    r"watching|playing|flying|driving)"
+)
+"""What a denial of it says about somebody's tastes: who does not remember a number has none."""
+TAKEN_BACK = regex.compile(
+    r"^(?:i )?(?:hates?|dislikes?|avoids?|can not stand|can't stand|stopped|quit|gave up|never) "
 )
 DENIED = regex.compile(rf"^(?:i )?{NEGATED} (?P<rest>.+)$|^(?:never|do not|stop) (?P<rest>.+)$")
 LIKED = regex.compile(

@@ -130,7 +130,7 @@ def good_enough(candidate: Candidate) -> Candidate | Rejected:
 def signal_of(candidate: Candidate) -> tuple[float, list[str]]:
     """How much it says, 0..1, and what speaks against it."""
     text, proposed, said = candidate.content, candidate.proposed, candidate.statement
-    against = [(weight, why) for weight, why in _objections(text, proposed.kind, known=said.slot is not None)]
+    against = [(weight, why) for weight, why in objections(text, proposed.kind, known=said.slot is not None)]
     about = said.slot is not None or said.personal or said.directive or bool(proposed.entity)
     signal = 0.5 + _substance(text, about=about)
     signal += 0.25 if said.slot is not None or proposed.attribute else 0.0
@@ -157,7 +157,8 @@ def _substance(text: str, *, about: bool) -> float:
     return 0.15 if words > enough or (words == enough and not about) else 0.0 if words == enough else -0.15
 
 
-def _objections(text: str, kind: str, *, known: bool) -> list[tuple[float, str]]:
+def objections(text: str, kind: str, *, known: bool) -> list[tuple[float, str]]:
+    """What speaks against a text, and how much. ``known``: a rule read a value of an attribute from it."""
     found = []
     plain = text.strip()
     if _SMALL_TALK.match(plain):

@@ -135,6 +135,8 @@ def _read_english(plain: str) -> Statement:
             if attribute not in ("owns", "uses", "identity", "habit") and (found := pattern.match(core)):
                 return _attributed(found, attribute, words, True, condition, personal)
     liked = p.LIKED.match(core)
+    if negative and not liked and not p.TASTED.match(core) and not p.TAKEN_BACK.match(text):
+        return Statement(USER, "", "", True, condition, words, directive, personal)
     if liked or directive or negative:
         chosen = liked["v"] if liked else core.removeprefix("i ")
         return _choice(chosen, words, negative, condition, directive, personal, wished=liked is not None)
