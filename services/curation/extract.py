@@ -190,4 +190,4 @@ def _lasts(said: str, statement: Statement, *, told: bool) -> bool:
         return _LIKED.search(said) is not None or _LASTING.search(said) is not None or attribute in _FACTS
     if attribute == "owns":
         return _OWNED.search(said) is not None
-    return attribute in _FACTS or attribute.startswith(("favorite", "favourite", "最喜欢", "最爱"))
+    return attribute in _FACTS or attribute.startswith(("favorite ", "favourite ", "最喜欢", "最爱"))

@@ -84,7 +84,7 @@ CONDITION = regex.compile(
     r"except)\b (?P<what>[^,;]+)$|"
     r"^(?:when(?:ever)?|if|for|during|on) (?P<first>[^,]+), "
 )
-COMPARED = regex.compile(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|to|and not|not) (?P<b>.+)$")
+COMPARED = regex.compile(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|and not|not) (?P<b>.+)$")
 DIRECTIVE = regex.compile(
     r"^(?:always |never |do not |only |please )*(?:answer|reply|respond|write|speak|talk|use|call|format|show|"
     r"keep|give|send|"
@@ -119,7 +119,7 @@ EN = tuple(
             r"allergies to) (?P<v>.+)$", "allergy"),
         (r"^i (?:have|has) an? (?P<v>.+) allergy$", "allergy"),
         (r"^i (?:speak|speaks) (?P<v>.+)$", "speaks"),
-        (r"^i (?:have|has|own|owns) (?:an? |the |two |three )?(?P<v>.+)$", "owns"),
+        (r"^i (?:have|has|own|owns) (?!become|been|had|to |got to )(?:an? |the |two |three )?(?P<v>.+)$", "owns"),
         (
             r"^i (?:use|uses|drive|drives|run|runs|switched to|have switched to|has switched to|migrated to|"
             r"moved over to) (?P<v>.+)$", "uses"),
@@ -133,6 +133,7 @@ WHEN_EN = regex.compile(
     r" (?:(?:last|this|next|a few) (?:week|month|year|summer|spring|fall|autumn|winter)s?|recently|"
     r"(?:in|since) (?:19|20)\d\d|yesterday|today|a (?:week|month|year) ago)$"
 )
+TAIL = regex.compile(r"[，,；;。!！]|\band (?:am|i|is)\b")
 WHEN_ZH = regex.compile(r"^(?:上个?(?:月|周|星期)|去年|今年|最近|这个月|本月|前不久|不久前|前年|前天|昨天|本周)")
 CALLED = regex.compile(r"^(?:call|address) me (?:as )?(?P<v>[\p{L}' -]{1,40})$")
 ZH_LEAD = regex.compile(

@@ -144,7 +144,7 @@ def _read_english(plain: str) -> Statement:
         if found := pattern.match(core):
             return _attributed(found, attribute, words, negative, condition, personal)
     known = _only(_values(core)) if core.startswith("i ") else None
-    if known and (core.startswith("i is ") or known[0] in _PLAIN_CHOICES):
+    if known and known[0] in _PLAIN_CHOICES:
         return Statement(USER, *known, negative, condition, words, directive, personal)
     return Statement(USER, "", "", negative, "", words, directive, personal)
 
@@ -229,6 +229,8 @@ def _attributed(
         of = "" if of == "language" != attribute else of
         if of and len(known[of]) == 1:
             return Statement(USER, of, next(iter(known[of])), negative, condition, words, False, personal)
+    if attribute in ("name", "residence", "employer", "occupation"):
+        value = p.TAIL.split(value, maxsplit=1)[0]
     value = p.WHEN_EN.sub("", value)
     plain = value.removeprefix("the ").removeprefix("a ").removeprefix("an ")
     return Statement(USER, attribute, plain, negative, condition, words, False, personal)
