@@ -35,8 +35,8 @@ NEUTRAL = 0.5
 HALF_LIFE_S = 30 * 86_400.0
 """Age, before the newest card of the scope, at which recency is halved."""
 
-EMBEDDING = (0.55, 0.5)
-KEYWORD = (0.45, 0.2)
+EMBEDDING = (0.6, 0.5)
+KEYWORD = (0.4, 0.25)
 VALUES = (0.4, 0.3)
 FOCUS = (0.6, 0.3)
 """Weight, and the floor below which the best is weak: of a cosine, of a BM25 score as part of its greatest, ..."""
