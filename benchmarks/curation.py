@@ -24,7 +24,8 @@ SCOPES = 20
 _SAID = (
     "I prefer {0} tea over {1} tea", "I live in city number {0}", "The user's project {0} uses database {1}",
     "我喜欢第{0}种茶", "我的同事{0}在第{1}组工作", "The user reads newsletter {0} on Mondays", "ok thanks {0}",
-    "用户的客户{0}需要第{1}类发票", "My colleague {0} handles region {1}", "Release {0} needs a review by team {1} first",
+    "用户的客户{0}需要第{1}类发票", "My colleague {0} handles region {1}",
+    "Release {0} needs a review by team {1} first",
 )  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def proposals(count: int) -> Iterator[tuple[int, str]]:
 
 
 def rate(count: int, embed: Embed | None) -> float:
-    """Proposals decided a second, in batches of ``BATCH`` a scope."""
+    """Proposals decided a second of one core's time, in batches of ``BATCH`` a scope."""
     views = [ScopeView() for _ in range(SCOPES)]
     waiting: list[list[Any]] = [[] for _ in range(SCOPES)]
     for number, (scope, content) in enumerate(proposals(count)):
@@ -49,19 +50,19 @@ def rate(count: int, embed: Embed | None) -> float:
             batch = recorded[scope][start : start + BATCH]
             first = ends[scope]
             moved = record(waiting[scope][start : start + BATCH], first=first)
-            began = time.perf_counter()
+            began = time.process_time()
             view.advance(moved)
             if embed is not None:
                 texts = unseen(view, [one.payload.content for one in moved])
                 view.vectors.update(zip(texts, embed([gist(text) for text in texts]), strict=True))
             made = decide_all(view)
-            spent += time.perf_counter() - began
+            spent += time.process_time() - began
             raws = [event(one.type, n, user=f"u{scope}", data=one.data) for n, one in enumerate(made)]
             ends[scope] = first + len(batch) + len(raws)
             decided = record(raws, first=first + len(batch))
-            began = time.perf_counter()
+            began = time.process_time()
             view.advance(decided)
-            spent += time.perf_counter() - began
+            spent += time.process_time() - began
     return count / spent
 
 
