@@ -57,6 +57,8 @@ def context(
     else:
         print(printable(found["text"]))
         parts_told = ", ".join(f"{part['name']} {part['tokens']}" for part in found["parts"])
+        if not found.get("read", {"reached": True})["reached"]:
+            hint("the read models are not as far as the log: ask again")
         hint(f"context {found['context']}: {found['tokens']:,} tokens ({parts_told or 'nothing to tell'})")
 
 
