@@ -299,6 +299,17 @@ def read_attempts(conn: Connection, wanted: Sequence[tuple[str, str]]) -> dict[t
     return attempts
 
 
+def read_starts(conn: Connection, org: str, task: str) -> list[tuple[Position, str, str]]:
+    """The ``run.started`` of a task in their order: position, run, data."""
+    query = (
+        select(event_log.c.epoch, event_log.c.n, event_log.c.run, event_log.c.data)
+        .where(event_log.c.org == org, event_log.c.task == task)
+        .where(event_log.c.verdict == "effective", _IS_RUN_START)
+        .order_by(event_log.c.epoch, event_log.c.n)
+    )
+    return [(Position(epoch, n), run, data) for epoch, n, run, data in conn.execute(query)]
+
+
 def read_last_seqs(conn: Connection, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
     """The highest ``seq`` of runs, by (org, task, run)."""
     query = (

@@ -21,6 +21,9 @@ from projections.queries.rows import Document, many, one, position, until
 MAX_SOURCES = 400
 """Cards of a task that a context chooses from: the latest."""
 
+MAX_FACTS = 20_000
+"""Facts of all of them together, at most: the oldest cards go first."""
+
 MAX_USED = 20_000
 """Values of a task that count as used, at most."""
 
@@ -51,7 +54,17 @@ def read_sources(conn: Connection, org: str, task: str, now: datetime) -> list[S
     places = {row["card"]: position(row) for row in rows}
     standing = [row for row in rows if not _expired(row, now)]
     standing.sort(key=lambda row: (row["epoch"], row["n"]))
-    return [source_of(row, places) for row in standing[-MAX_SOURCES:]]
+    return [source_of(row, places) for row in _latest(standing[-MAX_SOURCES:])]
+
+
+def _latest(rows: list[Document]) -> list[Document]:
+    """The latest rows, as many as have ``MAX_FACTS`` facts together."""
+    left = MAX_FACTS
+    for place in range(len(rows) - 1, -1, -1):
+        left -= len(rows[place]["facts"] or ())
+        if left < 0:
+            return rows[place + 1 :]
+    return rows
 
 
 def source_of(row: Document, places: Mapping[str, str]) -> Source:

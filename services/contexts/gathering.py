@@ -54,7 +54,7 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     run = about.get("run", "")
     material = Material(
         task,
-        prompt=await reader.events(key, lambda conn, upto: prompt_of(conn, org, key, run, upto)),
+        prompt=await reader.events(key, lambda conn, upto: prompt_of(conn, org, task, run, upto)),
         state=state,
         session=left,
         beliefs=rules,
@@ -154,11 +154,11 @@ async def _originals(reader: Reader, request: ContextRequest, sources: Iterable[
     return found
 
 
-def prompt_of(conn: Connection, org: str, key: str, run: str, upto: Position) -> str:
+def prompt_of(conn: Connection, org: str, task: str, run: str, upto: Position) -> str:
     """The system prompt that a run was started with, where it came as text; else empty."""
-    for archived in queries.read_key_type(conn, org, key, "run.started"):
-        if archived.position <= upto and archived.event().run == run:
-            content = (orjson.loads(archived.event().data).get("system_prompt") or {}).get("content")
+    for place, of_run, data in queries.read_starts(conn, org, task):
+        if place <= upto and of_run == run:
+            content = (orjson.loads(data).get("system_prompt") or {}).get("content")
             return message_text(content) if content else ""
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -52,10 +53,15 @@ async def make(backend: Backend, searcher: Searcher, org: str, request: ContextR
     gathered = await gather(reader, request, now)
     if gathered.material.state is None and not gathered.material.sources:
         raise Refused(f"no_checkpoint: nothing saved for task {request.task!r}", code="no_checkpoint", field="task")
-    assembled = assemble(gathered.material, max_tokens=request.max_tokens, parts=request.parts)
+    assembled = await _assembled(gathered.material, request)
     context = new_id(request.task, now_ms())
     event = raw_event(context, request, now, reader.positions, gathered, assembled)
     return Made(context, assembled, gathered.material, now, event, reader.notes)
+
+
+async def _assembled(material: Material, request: ContextRequest) -> Assembled:
+    # in a thread: thousands of facts are weighed
+    return await asyncio.to_thread(assemble, material, max_tokens=request.max_tokens, parts=request.parts)
 
 
 async def _newest(backend: Backend, org: str, key: str) -> str:
@@ -70,7 +76,7 @@ async def make_again(backend: Backend, org: str, context: str, task: str) -> Mad
     record = await _record(backend, org, context, task)
     reader = PastReader(backend, org, record.positions, record.flows, record.recalled)
     gathered = await gather(reader, record.request, record.now)
-    assembled = assemble(gathered.material, max_tokens=record.request.max_tokens, parts=record.request.parts)
+    assembled = await _assembled(gathered.material, record.request)
     if assembled.digest != record.digest:
         raise NotTheSame(
             f"context {context!r} cannot be made again as it was: something that it was made of was erased, or it was "
