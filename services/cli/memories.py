@@ -42,9 +42,9 @@ def memories(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List memories of a user or an agent, the most important first.
+    """List what is remembered of a user or an agent.
 
-    With neither, those of the organisation.
+    The most important first; with neither, what the organisation remembers.
     """
     if status not in STATES:
         raise CliError(f"--status {status}: it is one of {', '.join(STATES)}", USAGE)
@@ -156,7 +156,10 @@ def remember(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose something to long-term memory; says what became of it, and ends with 1 when it did not enter."""
+    """Propose something to long-term memory.
+
+    Says what became of it, and ends with 1 when it did not enter.
+    """
     named = {"user": user, "agent": agent, "ttl_s": ttl, "id": key or None}
     body = {"content": content, "kind": kind, "tags": tag or [], "infer": not verbatim}
     with connected(data, url) as client:
@@ -187,7 +190,10 @@ def forget(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Invalidate memories that have expired or faded, which can be restored; or delete all of a user or an agent."""
+    """Invalidate memories that have expired or faded.
+
+    They can be restored. Or delete everything of a user or an agent, for good.
+    """
     whose = {name: value for name, value in (("user", user), ("agent", agent)) if value}
     with connected(data, url) as client:
         if everything:

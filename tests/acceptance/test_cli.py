@@ -47,8 +47,8 @@ def a_run(instance: Instance, stem: str) -> str:
 
 
 COMMANDS = """
-up demo worker doctor publish import runs events task resume cards card settlements settle beliefs rows
-status rebuild verify generations deadletters refused restore
+up demo worker doctor publish import runs events task resume cards card memories memory remember forget
+settlements settle beliefs rows status rebuild verify generations deadletters refused restore
 """
 
 

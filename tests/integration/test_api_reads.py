@@ -446,7 +446,7 @@ def test_health_and_openapi(instance: Instance) -> None:
     assert instance.http.get("/healthz").json() == {"status": "ok"}
     ready = instance.http.get("/readyz").json()
     assert ready["ready"] is True
-    assert set(ready["projections"]) == {"task_state", "memory_cards", "settlements", "beliefs", "threads", "items"}
+    assert set(ready["projections"]) == set(PROJECTIONS)
     schema = instance.http.get("/openapi.json").json()
     assert "/v1/events" in schema["paths"]
     assert "/v1/tasks/{task}/resume" in schema["paths"]
