@@ -93,6 +93,18 @@ def test_a_recorded_context_is_made_again_after_later_events_and_a_rebuild(insta
     assert printed.returncode == 0 and printed.stdout.decode() == first["text"] + "\n"
 
 
+def test_a_query_brings_cards_of_the_users_other_tasks_and_of_nobody_else(instance: Instance) -> None:
+    ida, bob, earlier, now = (instance.name(stem) for stem in ("ida", "bob", "earlier", "now"))
+    said = "The violin of Aunt Ottilie needs new strings before the concert."
+    instance.stored(instance.event(f"{earlier}-r", task=earlier, user=ida, data={"role": "user", "content": said}))
+    other = instance.event(f"{bob}-r", task=bob, user=bob, data={"role": "user", "content": f"{said} Says Bob."})
+    token = instance.stored(other, instance.event(f"{now}-r", "run.started", {"goal": "shop"}, task=now, user=ida))
+    first = assembled(instance, now, query=said, after=token)
+    recalled = next(part["text"] for part in first["parts"] if part["name"] == "recalled")
+    assert said in recalled and "Bob" not in first["text"]
+    assert again(instance, first["context"]).json()["text"] == first["text"]
+
+
 def test_a_context_of_another_org_is_not_there(instance: Instance) -> None:
     task = instance.name("task")
     live_through(instance, task)
