@@ -72,7 +72,7 @@ def card(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a memory card: why it exists, what used it, its original."""
+    """Show a memory card: why it exists, and what used it."""
     if sum((original, invalidate is not None, restore is not None)) > 1:
         raise CliError("give one of --original, --invalidate and --restore", USAGE)
     path = f"/v1/cards/{segment(card)}"
