@@ -51,7 +51,6 @@ _HINTS = (
 )  # fmt: skip
 _HINTS_CJK = ("密", "口令", "令牌")
 _LONG_ENOUGH = 20
-_KEPT = 120
 _SHORTEST = 6
 """No secret is found in less: a label, a sign and a value, in code points."""
 _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
@@ -60,27 +59,25 @@ _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 def among(facts: Sequence[Fact], fields: Iterable[str]) -> bool:
     """Whether one of these facts may hold a secret, by its text or by one of ``fields``. False is sure."""
     texts = [text for _, _, text in facts]
-    if any(map(_telling, fields)) or _hints("\n".join(texts)):
+    if _hints("\n".join(texts)) or any(map(_telling, fields)):
         return True
     # what is left to tell is a long token, and most facts are too short for one
-    return max(map(len, texts), default=0) >= _LONG_ENOUGH and any(
-        _telling(text) if len(text) <= _KEPT else suspicious(text) for text in texts if len(text) >= _LONG_ENOUGH
-    )
+    return _long_token("\n".join([text for text in texts if len(text) >= _LONG_ENOUGH]))
 
 
 @lru_cache(maxsize=16_384)
-def _telling(text: str) -> bool:
-    return suspicious(text) or _NAMED.fullmatch(text) is not None or _PASSWORD.fullmatch(text) is not None
+def _telling(field: str) -> bool:
+    return suspicious(field) or _NAMED.fullmatch(field) is not None or _PASSWORD.fullmatch(field) is not None
 
 
 def suspicious(text: str) -> bool:
     """Whether a text may hold a secret. False is sure."""
-    if len(text) < _SHORTEST:
-        return False
-    return (
-        _hints(text)
-        or max(map(len, text.encode(errors="replace").translate(_ALNUM).split()), default=0) >= _LONG_ENOUGH
-    )
+    return len(text) >= _SHORTEST and (_hints(text) or _long_token(text))
+
+
+def _long_token(text: str) -> bool:
+    tokens = text.encode(errors="replace").translate(_ALNUM).split()
+    return max(map(len, tokens), default=0) >= _LONG_ENOUGH
 
 
 def _hints(text: str) -> bool:
