@@ -45,7 +45,6 @@ class Sweeper:
 
     async def sweep(self, follower: Follower) -> bool:
         """Compare, make and forget. False: nothing is left to do."""
-        self._due_s = float("inf")
         marks = await self._db.read(read_watermarks)
         read = await self._read_models.read(CARDS, passages.orgs)
         if any(read.positions[p] < mark for p, mark in marks.items()):
@@ -55,6 +54,7 @@ class Sweeper:
         made, gone = follower.embedded, 0
         for org in sorted(orgs):
             gone += await self._org(follower, org, read.generation)
+        self._due_s = float("inf")
         if gone or follower.embedded != made:
             _log.info("%d vectors were missing, %d of text that is gone", follower.embedded - made, gone)
         return False
