@@ -35,7 +35,8 @@ def normal_form(text: str) -> str:
     seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).casefold()
     kept = _NUMBER_POINT.sub(_hide, _MINUS.sub(lambda found: f" {_hide(found)}", seen))
     plain = " ".join(_BETWEEN.sub(" ", kept).split())
-    return _HIDDEN.sub(lambda found: chr(ord(found[0]) - _SHIFT), _CJK_SPACE.sub("", plain))
+    shown: str = _HIDDEN.sub(lambda found: chr(ord(found[0]) - _SHIFT), _CJK_SPACE.sub("", plain))
+    return shown
 
 
 def _hide(found: regex.Match[str]) -> str:
