@@ -68,13 +68,17 @@ def _latest(rows: list[Document]) -> list[Document]:
 
 
 def source_of(row: Document, places: Mapping[str, str]) -> Source:
-    """A row of cards as a source. ``places``: card -> the position of its original, for those that replaced others."""
+    """A row of cards as a source, without what a later card says otherwise.
+
+    ``places``: card -> the position of its original, for those that replaced others.
+    """
+    outdated = row["outdated"] or {}
     replaced = row["superseded_by"] if row["status"] == "superseded" else ""
     return Source(
         card=row["card"],
         place=position(row),
         title=row["tool"] or row["source"],
-        facts=tuple(Fact(*fact) for fact in row["facts"] or ()),
+        facts=tuple(Fact(*fact) for fact in row["facts"] or () if fact[0] not in outdated),
         trust=row["trust"],
         worth=row["value"],
         replaced_by=places.get(replaced, replaced),

@@ -70,6 +70,8 @@ def _of_cards(rows: list[Document], request: ContextRequest, made: Made, value: 
         return _verdict("not_asked", value, cards=shown)
     ranked = rank(sources, made.material.needs)
     place = next((n for n, one in enumerate(ranked, 1) if value in sources[one.source].facts[one.fact].text), None)
+    if place is None:  # a later card says otherwise of that field
+        return _verdict("superseded", value, cards=shown)
     budget = {"max_tokens": request.max_tokens, "tokens": made.assembled.tokens}
     return _verdict("cut_by_budget", value, cards=shown, rank=place, of=len(ranked), **budget)
 
@@ -77,7 +79,7 @@ def _of_cards(rows: list[Document], request: ContextRequest, made: Made, value: 
 def _shown(row: Document, *, expired: bool) -> dict[str, Any]:
     status = "expired" if expired and row["status"] == "active" else row["status"]
     named = {"card": row["card"], "status": status, "position": position(row), "event_id": row["event_id"]}
-    replaced = row["superseded_by"] or row["invalidated_by"]
+    replaced = row["superseded_by"] or row["invalidated_by"] or ", ".join(sorted({*(row["outdated"] or {}).values()}))
     return named | ({"by": replaced} if replaced else {})
 
 

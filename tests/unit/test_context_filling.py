@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of
+from projections.cards.tables import BLANKS
 from projections.context.filling import fill
 from projections.context.ranking import rank
 from projections.context.rendering import compressed, heading, labels_of, rows
 from projections.context.shapes import MODES, shape
 from projections.context.sources import Needs, Source
 from projections.context.tokens import count, weigh
+from projections.queries.card_sources import source_of
 
 FLIGHTS = [
     {"flight_number": f"HAT{n:03}", "origin": "JFK", "prices": {"economy": 100 + n}, "seats": {"economy": n}}
@@ -113,6 +115,16 @@ def test_a_replaced_card_tells_only_what_no_other_does() -> None:
         "clerk: Ida",
         *rows(new).splitlines(),
     ]
+
+
+def test_what_a_later_card_says_otherwise_is_not_told() -> None:
+    row = BLANKS.row("cards", ("c1",)) | {
+        "tool": "get_order", "facts": [["order", "", "W0001"], ["status", "", "pending"]], "epoch": 1, "n": 4,
+        "outdated": {"status": "c2"}, "status": "active",
+    }  # fmt: skip
+    assert rows(source_of(row, {})).splitlines() == ["#1-4 get_order", "order: W0001"]
+    replaced = source_of(row | {"status": "superseded", "superseded_by": "c2"}, {"c2": "1-9"})
+    assert heading(replaced) == "#1-4 get_order (replaced by #1-9)"
 
 
 def test_the_same_facts_give_the_same_text_whatever_the_hash_seed() -> None:
