@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
+import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -96,6 +97,8 @@ async def search_by_words(
     session: str = "",
     task: str = "",
     status: Annotated[Status, Query(description="Of this status; `any` for all")] = ACTIVE,
+    filter: Annotated[str, Query(description="A filter as JSON")] = "",
+    as_of: Annotated[str, Query(description="As it stood at this moment (RFC 3339)")] = "",
     focus: str = "",
     top_k: Annotated[int, Query(ge=1, le=MAX_TOP_K)] = TOP_K,
     threshold: Annotated[float, Query(ge=0.0, le=1.0)] = 0.0,
@@ -103,15 +106,25 @@ async def search_by_words(
     cursor: str | None = None,
     after: After = None,
 ) -> dict[str, Any]:
-    """The same without a body: no filter, no moment."""
+    """The same without a body."""
     try:
         body = SearchBody(
-            query=q, user=user, agent=agent, session=session, task=task, status=status, focus=focus, top_k=top_k,
-            threshold=threshold, explain=explain, cursor=cursor, after=after,
+            query=q, user=user, agent=agent, session=session, task=task, status=status, filter=_tree(filter),
+            as_of=as_of, focus=focus, top_k=top_k, threshold=threshold, explain=explain, cursor=cursor, after=after,
         )  # fmt: skip
     except ValidationError as error:
         raise _wrong(error) from error
     return await _search(body, searcher, org)
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError as error:
+        raise Problem(422, "bad_filter", f"`filter` is no JSON: {error}", field="filter") from error
+    if not isinstance(tree, dict):
+        raise Problem(422, "bad_filter", "`filter` is no JSON object", field="filter")
+    return tree
 
 
 async def _search(body: SearchBody, searcher: Searcher, org: str) -> dict[str, Any]:

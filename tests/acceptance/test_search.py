@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refold import Refold
 
 from tests.instance import Instance, refold, running_instance, until
 
@@ -86,6 +87,16 @@ def test_filters_pages_and_focus(instance: Instance, user: str) -> None:
     assert first(search(instance, "", user=user, focus="which flight")) == only["items"][0]["summary"]
     by_words = instance.http.get("/v1/cards/search", params={"q": "HAT136", "user": user}).json()
     assert "HAT136" in first(by_words)
+
+
+def test_agents_search_with_the_sdk(instance: Instance, user: str) -> None:
+    path = "/v1/cards/search"
+    with Refold(instance.url) as client:
+        (found,) = client.get(path, q="1,200", user=user, filter='{"source": "tool"}', explain=True)["items"]
+        assert found["tool"] == "search_flights" and found["signals"]
+        assert client.get(path, user=user, as_of="2020-01-01T00:00:00Z")["items"] == []
+    wrong = instance.http.get(path, params={"filter": "{"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "bad_filter")
 
 
 @pytest.mark.parametrize(
