@@ -19,8 +19,10 @@ from services.curation.statements import Statement, read
 
 MOST = 16
 """Proposals from one message, at most."""
-MOST_CHARS = 20_000
-"""Of a message that are read."""
+MOST_CHARS = 8_000
+"""Of a message that are read: who says more pastes a document."""
+LONGEST = 300
+"""Characters of a sentence that is read; a longer one is no statement about oneself."""
 
 _CODE = regex.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", regex.DOTALL)
 _NOW = regex.compile(
@@ -130,7 +132,7 @@ def text_of(content: Any) -> str:
 
 def _clauses(sentence: str) -> Iterator[str]:
     """A sentence, or its parts where each of several begins with a subject of its own."""
-    if len(sentence) > 600 or sentence.startswith((">", "|", "#", "{", "[", "<")):
+    if len(sentence) > LONGEST or sentence.startswith((">", "|", "#", "{", "[", "<")):
         return
     parts = _JOINTS.split(sentence)
     yield from (part.strip(" ,，;；") for part in parts if part.strip())
