@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
-
-from sqlalchemy import Connection
 
 from events.database import Database
 from events.errors import Refused
@@ -91,7 +89,7 @@ class ScopeIndexes:
                 code="scope_too_large",
             )
         if found.value.rows or found.value.whole:
-            await asyncio.to_thread(take_in, index, found.value)
+            await _to_the_end(partial(take_in, index, found.value))
         index.seen = found.value.seen
         await self._fetch_vectors(index, scope.org)
         place.index = index if found.value.is_dated else None  # else it is read anew each time
@@ -104,24 +102,17 @@ class ScopeIndexes:
 
     async def _fetch_vectors(self, index: ScopeIndex, org: str) -> None:
         """The vectors that have been written since the last look, of the model that searches use now."""
-        alive = index.columns().alive
         rows = index.vectors
-
-        def work(conn: Connection) -> tuple[models.Model | None, tuple[list[str], vectors.Matrix] | None]:
-            model = models.active(conn)
-            if model is None:
-                return None, None
-            rows.use_model(model.name, model.dimension)
-            if rows.written == model.written:
-                return model, None
-            missing = rows.missing(alive)
-            return model, vectors.read(conn, org, model.name, missing) if missing else None
-
-        model, found = await self._log.read(work)
-        if found is not None:
-            await asyncio.to_thread(rows.fill, *found)
-        if model is not None:
-            rows.written = model.written
+        model = await self._log.read(models.active)
+        if model is None:
+            return
+        rows.use_model(model.name, model.dimension)
+        if rows.written == model.written:
+            return
+        if missing := rows.missing(index.columns().alive):
+            found = await self._log.read(partial(vectors.read, org=org, model=model.name, hashes=missing))
+            await _to_the_end(partial(rows.fill, *found))
+        rows.written = model.written
 
     def _make_room(self) -> None:
         """Let go of what was used longest ago, but for the one used last, and for those in use."""
@@ -133,3 +124,13 @@ class ScopeIndexes:
             if not place.turn.locked():
                 left -= place.bytes
                 del self._places[scope]
+
+
+async def _to_the_end(work: Callable[[], None]) -> None:
+    """Run what changes an index in a thread; whoever is cancelled meanwhile still holds its turn until that is done."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise

@@ -297,3 +297,23 @@ async def test_many_at_once_get_the_answer_of_one(lab: Lab) -> None:
         assert len({json.dumps(answer.items) for answer in answers}) == 1 and answers[0].total == 50
     finally:
         desk.models.close()
+
+
+@in_loop
+async def test_a_search_that_is_given_up_leaves_the_next_ones_right(lab: Lab) -> None:
+    """Given up at any moment: while cards are taken in, while vectors are."""
+    texts = [f"I sit on seat number {number}" for number in range(60)]
+    lab.archive(*(said(text, task=f"t{number}") for number, text in enumerate(texts)))
+    fold(lab)
+    embed(lab, texts)
+    desk = Desk(lab)
+    try:
+        right = (await Desk(lab).search("seat", top_k=100, explain=True)).items
+        for pause_s in (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032):
+            searching = asyncio.create_task(desk.search("seat", top_k=100))
+            await asyncio.sleep(pause_s)
+            searching.cancel()
+            await asyncio.gather(searching, return_exceptions=True)
+        assert (await desk.search("seat", top_k=100, explain=True)).items == right
+    finally:
+        desk.models.close()
