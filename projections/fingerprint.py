@@ -22,8 +22,9 @@ ENGINE_FORMAT = 1
 
 @cache
 def fingerprint(projection: Projection) -> str:
-    """32 hex digits of table definitions, projection version and parameters, versions of the handled event types, and the fold's code.
+    """32 hex digits of what a generation was made by.
 
+    That is: table definitions, projection version and parameters, versions of the handled event types, the fold's code.
     Equal over processes, hash seeds, working directories and the order in which tables and columns are written down.
     ``fold_code`` tells how far the code is looked at: a change of a helper that lies outside wants a new version.
     Raises SetupError for a projection that the engine cannot run: a handled type that is not registered, a table that

@@ -99,7 +99,8 @@ class Projection:
     be a function of it, or two owners would write one row. ``replaces`` names the read models that this one was (a
     rename) or was part of (a split): it is read from their active generation until its own is built.
     ``parameters`` is what else the fold depends on (values bound into ``apply``), as text: generations made with other
-    parameters are stale, as those of other code are. ``cache_rows`` bounds the rows in memory for each owned partition further, where rows are large.
+    parameters are stale, as those of other code are. ``cache_rows`` bounds the rows in memory for each owned partition
+    further, where rows are large.
     """
 
     name: str
