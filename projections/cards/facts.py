@@ -18,7 +18,7 @@ from projections.bounds import canonical, short
 from projections.cards.opening import read
 from projections.cards.prose import sentences
 
-MAX_FACTS = 512
+MAX_FACTS = 2_048
 """Facts of one value, at most; later ones are left out."""
 
 MAX_TEXT = 65_536

@@ -124,7 +124,7 @@ def test_text_without_an_end_of_sentence_is_cut_between_words_or_graphemes() -> 
 
 
 @pytest.mark.parametrize(
-    "value", [[{"n": n} for n in range(2_000)], {str(n): n for n in range(2_000)}, "One. " * 3_000, [["x"] * 9_000]]
+    "value", [[{"n": n} for n in range(3_000)], {str(n): n for n in range(3_000)}, "One. " * 3_000, [["x"] * 9_000]]
 )
 def test_there_are_only_so_many(value: Any) -> None:
     assert len(facts_of(value)) == MAX_FACTS
