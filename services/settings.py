@@ -180,7 +180,7 @@ class Settings:
     search_memory_mb: int = _setting("REFOLD_SEARCH_MEMORY_MB", 1_024, _whole(1, 1 << 20))
     """Memory for the cards that searches keep at hand, MiB; what was searched longest ago gives way."""
     search_max_cards: int = _setting("REFOLD_SEARCH_MAX_CARDS", 200_000, _whole(1, 100_000_000))
-    """Cards that one search looks at; a larger scope is refused. A card takes about 6 KiB of memory."""
+    """Cards that one search looks at; a larger scope is refused. A card takes about 5 KiB of memory."""
     start_wait_s: float = _setting("REFOLD_START_WAIT_S", 30.0, _seconds(0, 3600))
     """How long a starting worker waits for a Redis or a database that does not answer yet."""
     rebuild_stale: bool = _setting("REFOLD_REBUILD_STALE", True, _flag)
