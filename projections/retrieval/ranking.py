@@ -39,7 +39,7 @@ EMBEDDING = (0.6, 0.5)
 KEYWORD = (0.4, 0.25)
 VALUES = (0.4, 0.3)
 FOCUS = (0.6, 0.3)
-"""Weight of each signal, and the floor below which its best is weak: of cosines, or of scores as parts of the greatest."""
+"""Weight of each signal, and the floor below which its best is weak: cosines, or scores as parts of the greatest."""
 
 DIGITS = 6
 """Digits of scores and shares."""

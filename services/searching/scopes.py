@@ -88,11 +88,12 @@ class ScopeIndexes:
                 "user, an agent, a session or a task, or raise REFOLD_SEARCH_MAX_CARDS",
                 code="scope_too_large",
             )
+        # at once: what a search that is given up has taken in need not be read again. Undated rows are, each time
+        place.index = index if found.value.is_dated else None
         if found.value.rows or found.value.whole:
             await _to_the_end(partial(take_in, index, found.value))
         index.seen = found.value.seen
         await self._fetch_vectors(index, scope.org)
-        place.index = index if found.value.is_dated else None  # else it is read anew each time
         note = {"generation": found.generation, "reached": found.reached, "stale": found.stale, "incomplete": False}
         return Fresh(index, note)
 
