@@ -152,10 +152,11 @@ def kept(wrote: list[str]) -> None:
 
 def remembered(wrote: list[str]) -> None:
     """Cards say what the guide shows; templates make them anew."""
-    cards, card, again = (" ".join(wrote[at].split()) for at in (1, 2, 5))
+    cards, card, judged, again = (" ".join(wrote[at].split()) for at in (1, 2, 3, 6))
     assert "- OF-5513 | Mill at the Weir | 40 | 33.9 | 2026-06-12" in cards
     assert "available: false; reason: no driver before 2026-06-15" in cards
     assert "used by 4 later calls or decisions" in card and "offers.offer_id" in card
+    assert "status invalidated" in judged and judged.rindex("status active") > judged.index("status invalidated")
     assert "Order ORD-77120 is placed: OF-5513, 33.9 EUR delivery (arrives on: 2026-06-12, door: back)" in again
     assert "rye flour offers:" not in again and again.endswith("equal")
 
