@@ -8,7 +8,8 @@
     recency   by how many cards ago it was mentioned last, never by a clock; what came last is what comes next
     mode      what kind of work it is for raises the forms that it lives on
 
-A value that several cards mention counts once, where it was mentioned last, with the best of its scores.
+A value that several cards mention counts once, where it was mentioned first, with the best of its scores: so it stands
+among the others of that card, and needs no heading of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ ALTERNATIVES = 4.0
 
 
 class Ranked(NamedTuple):
-    """A value that may be chosen: the card and fact that mention it last, and what speaks for it."""
+    """A value that may be chosen: the card and fact that mention it first, and what speaks for it."""
 
     score: float
     source: int
@@ -60,8 +61,11 @@ def rank(sources: Sequence[Source], needs: Needs) -> list[Ranked]:
             identity = _identity(place, fact)
             score = scores.of(source, fact, records[fact.field]) * float(FADING ** (last - place))
             score += WEIGHT_LATEST if place == last else 0.0
-            before = best.pop(identity, None)
-            best[identity] = Ranked(score if before is None else max(score, before.score), place, index)
+            before = best.get(identity)
+            if before is None or (sources[before.source].replaced_by and not source.replaced_by):
+                best[identity] = Ranked(score if before is None else max(score, before.score), place, index)
+            elif score > before.score:
+                best[identity] = before._replace(score=score)
     return sorted(best.values(), key=lambda one: (-one.score, one.source, one.fact))
 
 
