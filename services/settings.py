@@ -176,7 +176,7 @@ class Settings:
     embedding_url: str = _setting("REFOLD_EMBEDDING_URL", "", _http_url)
     """An OpenAI-compatible endpoint that serves the embedding model; its key is in `REFOLD_EMBEDDING_KEY`."""
     rerank_model: str = _setting("REFOLD_RERANK_MODEL", "", str)
-    """A cross-encoder of sentence-transformers, a folder or a model of the hub, that judges what a search found first."""
+    """A cross-encoder of sentence-transformers (a folder, a model of the hub) that judges what a search found first."""
     search_memory_mb: int = _setting("REFOLD_SEARCH_MEMORY_MB", 1_024, _whole(1, 1 << 20))
     """Memory for the cards that searches keep at hand, MiB; what was searched longest ago gives way."""
     search_max_cards: int = _setting("REFOLD_SEARCH_MAX_CARDS", 200_000, _whole(1, 100_000_000))

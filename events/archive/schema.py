@@ -214,7 +214,8 @@ embedding_models = Table(
 )
 """Models that have vectors. ``state``: building, active (searches use it: one, at most), retired.
 
-``source`` tells how it is loaded, as JSON. ``written`` counts the vectors ever written, so that whoever keeps some in memory sees that there are more.
+``source`` tells how it is loaded, as JSON. ``written`` counts the vectors ever written, so that whoever keeps some in
+memory sees that there are more.
 """
 
 Index(
