@@ -1,8 +1,9 @@
 """Secrets never become part of a card: keys, tokens and passwords are masked in what cards are made of.
 
-Masked are values named like a secret (``api_key: ...``, ``"password": "..."``, ``密码：...``), tokens of known make
-(``sk-``, ``ghp_``, ``AKIA``, a JWT, a private key, a password in an address), and long tokens that look drawn at
-random: hexadecimal ones that are not called a digest or a commit, and mixed ones of letters and digits. The original is
+Masked are values named like a secret (``api_key: ...``, ``"password": "..."``, ``密码：...``, columns and elements with
+such a name, all of a list or an object below it), passwords told in words, cookies, tokens of known make (``sk-``,
+``ghp_``, ``AKIA``, a JWT, a private key, a password in an address), and long tokens that look drawn at random:
+hexadecimal ones that are not called a digest or a commit, and mixed ones of letters and digits. The original is
 in the archive all the same. The rules are our own, since a fold must mean the same with whatever libraries it runs.
 
 Most events hold nothing of the kind: ``among`` says so at the cost of a glance at their facts.
@@ -18,16 +19,53 @@ from typing import Any
 
 from projections.cards.facts import Fact
 from projections.cards.forms import MASK
+from projections.cards.secret_columns import without_columns
 
-_LABEL = (
-    r"api[\ _-]?keys?|access[\ _-]?key(?:[\ _-]?id)?|secret(?:[\ _-]?(?:access)?[\ _-]?key)?|client[\ _-]?secret"
-    r"|passw(?:or)?d|passphrase|passwd|pwd|private[\ _-]?key|credentials?"
-    r"|(?:access|auth|refresh|bearer|session|id|csrf|oauth|api|bot)[\ _-]?tokens?|authorization|密码|密钥|口令|令牌"
+_PASS = (
+    r"passw(?:or)?d|passwort|passphrase|passcode|passwd|pwd|kennwort|contrase(?:ñ|n\u0303|n)a|senha|mot\ de\ passe"
+    r"|пароль|密码|口令|パスワード|暗証番号|비밀번호"
 )
-_NAMED = re.compile(rf"(?:.*[._-])?(?:{_LABEL}|token)", re.IGNORECASE)
+_LABEL = (
+    rf"{_PASS}|api[\ _-]?keys?|access[\ _-]?key(?:[\ _-]?id)?|secret(?:[\ _-]?(?:access)?[\ _-]?key)?"
+    r"|client[\ _-]?secret|private[\ _-]?key|credentials?"
+    r"|(?:access|auth|refresh|bearer|session|id|csrf|oauth|api|bot)[\ _-]?tokens?|authorization|密钥|令牌"
+)
+_NAMED = re.compile(
+    rf"(?!(?i:.*(?:page|next|continuation|sync)[._-]?token))(?:(?i:.*(?:{_LABEL})|.*passw(?:or)?ds|(?:.*[._-])?token|(?:.*_)(?:pass|pat))|.*[a-z]Token)"
+)
 _ASSIGNED = re.compile(
-    rf"(?i:(?<![A-Za-z])(?:{_LABEL}|\btoken)[\"'\\]*\s*(?:[:=：]|=>)\s*[\"'\\]*(?:(?:bearer|basic|token)\s+)?+)"
-    r"(?P<value>(?!\[masked\])[^\s\"'\\,;}\]<>]{4,})"
+    rf"(?i:(?:(?<![A-Za-z])(?:{_LABEL}|\btoken)|passw(?:or)?d|_pass|_pat)"
+    r"[\"'\\]*\s*(?:[:=：]|=>)\s*(?:[|>]-?\s+)?(?:(?:bearer|basic|token)\s+)?+)"
+    r"(?:(?P<quote>\\{0,8}[\"'])(?P<quoted>(?!\[masked\])(?:(?!(?P=quote))[^\n]){4,200})(?=(?P=quote))"
+    r"|[\"'\\]*(?:(?:bearer|basic|token)\s+)?+"
+    r"(?P<value>(?!\[masked\]|[,;])(?:[^\s\"'\\,;}\]<>]|[,;](?=[^\s\"'\\,;}\]<>])(?![\w.-]{0,64}[:=])){4,}))"
+)
+"""A value within quotes ends with them, and may have spaces; any other ends with the word."""
+
+_SPOKEN = re.compile(
+    r"(?i:\b(?:passw(?:or)?d|passcode|passphrase|pwd|pin(?:\ code)?|api\ key|(?:access|secret|private)\ key|token)"
+    r"\s+(?:is|was)\s+[\"'`]?)(?P<value>(?!\[masked\])(?=[^\s]{0,128}\d)[^\s\"'`,;]{4,})"
+)
+_BARE = re.compile(
+    r"(?i:(?:\b(?:password|passcode|passphrase|pwd)|(?<!\w)--?(?:password|pwd|token|api-key|secret))\s+)"
+    r"(?P<value>(?!\[masked\])(?=[^\s]{0,128}\d)(?=[^\s]{0,128}[A-Za-z])[^\s\"'`,;]{6,})"
+)
+_SPOKEN_CJK = re.compile(
+    r"(?:密码|口令|密钥|令牌|パスワード|暗証番号|비밀번호)\s?(?:是|为|改为|は|는)\s?(?P<value>(?!\[masked\])[\x21-\x7e]{4,})"
+)
+_ELEMENT = re.compile(
+    rf"(?i:<(?:[\w.-]{{1,40}}:)?(?:{_LABEL}|token)(?:\s[^<>]{{0,200}})?>\s*)"
+    r"(?P<value>(?!\[masked\])[^<>\s][^<>]{3,500})(?=</)"
+)
+_COOKIE = re.compile(
+    r"(?i:\bcookie[\"'\\]*\s*[:=]\s*[\"'\\]*)(?P<value>(?!\[masked\])[^\s\"'\\=;]{1,100}=[^\r\n\"'\\]{4,})"
+)
+_QUERY = re.compile(
+    r"(?i:[?&](?:key|code|(?P<short>sig|[\w-]{0,20}signature|auth))=)"
+    r"(?P<value>(?!\[masked\])[^\s&\"'\\<>#]{8,}(?(short)|[^\s&\"'\\<>#]{8}))"
+)
+_LOGIN = re.compile(
+    r"(?<!\S)(?:-u|--user)[\ =]\s?[\"']?[^\s:\"']{1,64}:(?P<value>(?!\[masked\])(?!\d+(?!\S))[^\s\"']{3,})"
 )
 _BEARER = re.compile(r"(?i:\b(?:bearer|basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{16,})")
 _KNOWN = re.compile(
@@ -36,10 +74,13 @@ _KNOWN = re.compile(
     r"|(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|npm_|hf_|pypi-|dop_v1_)[A-Za-z0-9_-]{10,}"
     r"|(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}"
     r"|(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}"
-    r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+    r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|(?<=hooks\.slack\.com/services/)[A-Za-z0-9/_-]{8,}"
+    r"|(?<=discord\.com/api/webhooks/)[A-Za-z0-9/_-]{8,}",
     re.DOTALL,
 )
-_USERINFO = re.compile(r"(?<=://)[^\s/:@\"'\\]{1,64}:(?P<value>[^\s/@\"'\\]{1,128})(?=@)")
+_USERINFO = re.compile(r"(?<=://)[^\s/:@\"'\\]{0,64}:(?P<value>(?!\[masked\])[^\s/\"'\\]{1,128})(?=@)")
+_TELLING = (_COOKIE, _ASSIGNED, _SPOKEN, _BARE, _SPOKEN_CJK, _ELEMENT, _QUERY, _LOGIN, _BEARER, _USERINFO)
 _LONG = re.compile(r"(?<![A-Za-z0-9_-])(?P<value>[A-Za-z0-9]{24,512}+)(?![A-Za-z0-9_-])")
 _HEX = re.compile(r"(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
 _DIGEST = re.compile(r"(?i:commit|sha\d*|digest|hash|md5|checksum|etag|revision|index|tree|blob|parent|integrity)")
@@ -47,9 +88,11 @@ _NEAR = 24
 
 _HINTS = (
     "passw", "passphrase", "pwd", "secret", "token", "credential", "authorization", "bearer", "private",
-    "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xox", "eyj",
+    "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xox", "eyj", "passcode", "_pass=", "_pass:", "_pat=", "_pat:",
+    "kennwort", "contrase", "senha", "mot de passe", "cookie", "?key=", "&key=", "code=", "sig=", "signature=", "auth=", "-u ", "--user",
+    "webhooks/", "hooks.slack",
 )  # fmt: skip
-_HINTS_CJK = ("密", "口令", "令牌")
+_HINTS_WIDE = ("密", "口令", "令牌", "パスワード", "暗証番号", "비밀번호", "пароль")
 _LONG_ENOUGH = 20
 _SHORTEST = 6
 """No secret is found in less: a label, a sign and a value, in code points."""
@@ -88,7 +131,7 @@ def _hints(text: str) -> bool:
             return True
     if "key" in lowered and ("api" in lowered or "access" in lowered):
         return True
-    return ("://" in text and "@" in text) or (not text.isascii() and any(hint in text for hint in _HINTS_CJK))
+    return ("://" in text and "@" in text) or (not text.isascii() and any(hint in lowered for hint in _HINTS_WIDE))
 
 
 def masked(value: Any) -> Any:
@@ -96,23 +139,60 @@ def masked(value: Any) -> Any:
     if isinstance(value, str):
         return masked_text(value)
     if isinstance(value, list):
-        return [masked(item) for item in value]
+        names = value[0] if value and isinstance(value[0], list) else ()
+        return [masked(item) for item in value[:1]] + [_row(names, item) for item in value[1:]]
     if isinstance(value, dict):
-        return {masked_text(key): _member(key, item) for key, item in value.items()}
+        return _object(value)
     return value
 
 
+def _object(value: dict[str, Any]) -> dict[str, Any]:
+    said = {masked_text(key): _member(key, item) for key, item in value.items()}
+    if any(isinstance(said.get(name), str) and _NAMED.fullmatch(said[name]) for name in _NAMES):
+        said |= {name: _hidden(said[name]) for name in _VALUES if name in said}  # {"name": "PASSWORD", "value": ...}
+    names = next((said[name] for name in _COLUMNS if isinstance(said.get(name), list)), ())
+    for name in _ROWS:
+        if names and isinstance(said.get(name), list):
+            said[name] = [_row(names, item) for item in said[name]]
+    return said
+
+
+def _row(names: Sequence[Any], row: Any) -> Any:
+    """A row of a table whose columns have these names; anything else as it is without them."""
+    if not isinstance(row, list) or len(row) != len(names) or not all(isinstance(name, str) for name in names):
+        return masked(row)
+    return [_member(name, item) for name, item in zip(names, row, strict=True)]
+
+
 def _member(key: str, item: Any) -> Any:
-    if isinstance(item, str) and len(item) >= 4 and _NAMED.fullmatch(key):
-        return MASK if item.casefold() not in _PLAIN else item
+    if isinstance(item, (str, list)) and _NAMED.fullmatch(key):
+        return _hidden(item)
     if isinstance(item, int) and not isinstance(item, bool) and _PASSWORD.fullmatch(key):
+        return MASK
+    if isinstance(item, dict) and _NAMED.fullmatch(key) and _PASSWORD.fullmatch(key):
+        return _hidden(item)
+    if isinstance(item, str) and _COOKIES.fullmatch(key) and "=" in item:
         return MASK
     if isinstance(item, str) and _DIGEST.search(key):
         return masked_text(item, digest=True)
     return masked(item)
 
 
-_PASSWORD = re.compile(r"(?i:(?:.*[._-])?(?:passw(?:or)?d|pwd|passphrase|pin|secret|密码|口令))")
+def _hidden(item: Any) -> Any:
+    """What a field named for a secret holds."""
+    if isinstance(item, str):
+        return MASK if len(item) >= 4 and item.casefold() not in _PLAIN else item
+    if isinstance(item, list):
+        return [_hidden(one) for one in item]
+    if isinstance(item, dict):
+        return {name: _hidden(one) for name, one in _object(item).items()}
+    return MASK if isinstance(item, int) and not isinstance(item, bool) else item
+
+
+_NAMES, _VALUES = ("name", "key", "field", "variable", "label"), ("value", "val", "content", "default")
+_COLUMNS, _ROWS = ("columns", "headers", "header", "fields"), ("rows", "data", "values", "records")
+_COOKIES = re.compile(r"(?i:(?:set-)?cookie)")
+_PASSWORD = re.compile(rf"(?i:(?:.*[._-])?(?:pin|secret)|.*(?:{_PASS})|.*passw(?:or)?ds)")
 _PLAIN = frozenset(("none", "null", "true", "false", "required", "optional", "string", "missing", "invalid", "expired"))
 
 
@@ -121,17 +201,17 @@ def masked_text(text: str, *, digest: bool = False) -> str:
     if not suspicious(text):
         return text
     text = _KNOWN.sub(MASK, text)
-    text = _ASSIGNED.sub(_without, text)
-    text = _BEARER.sub(_without, text)
-    text = _USERINFO.sub(_without, text)
-    return _LONG.sub(lambda match: MASK if _drawn(match, digest) else match[0], text)
+    for pattern in _TELLING:
+        text = pattern.sub(_without, text)
+    text = _LONG.sub(lambda match: MASK if _drawn(match, digest) else match[0], text)
+    return without_columns(text, lambda name: _NAMED.fullmatch(name) is not None)
 
 
 def _without(match: re.Match[str]) -> str:
-    value = match["value"]
-    if value.casefold() in _PLAIN:
+    group = "value" if match["value"] is not None else "quoted"
+    if match[group].casefold() in _PLAIN:
         return match[0]
-    return match[0][: match.start("value") - match.start()] + MASK
+    return match[0][: match.start(group) - match.start()] + MASK
 
 
 def _drawn(match: re.Match[str], digest: bool) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from projections.bounds import canonical
+from projections.cards.secrets import masked_text
 from projections.context.cuts import cut, first_lines
 from projections.context.material import Document, Material, Turn
 from projections.context.rendering import one_line
@@ -24,8 +25,9 @@ _LATEST = 10
 
 
 def state_text(material: Material, tokens: int) -> str:
-    """Where the task stands, then what its session left."""
-    return first_lines([*_task_lines(material.state), *_session_lines(material.session)], tokens)
+    """Where the task stands, then what its session left; secrets masked, as in cards."""
+    lines = (*_task_lines(material.state), *_session_lines(material.session))
+    return first_lines([masked_text(line) for line in lines], tokens)
 
 
 def policy_text(material: Material, tokens: int) -> str:

@@ -17,6 +17,7 @@ from events.event import Position
 from events.keys import session_key, task_key
 from projections.cards import tables as cards
 from projections.cards.needs import readings
+from projections.cards.secrets import masked_text
 from projections.cards.summary import message_text
 from projections.context.material import Material, Original, Turn
 from projections.context.sources import Needs, Source
@@ -183,7 +184,7 @@ def _turn(archived: Archived, run: str) -> list[Turn]:
     text = message_text(data.get("content"))
     if data.get("role") in ("system", "developer") or not text.strip():
         return []
-    return [Turn(str(archived.position), data.get("role", "user"), text)]
+    return [Turn(str(archived.position), data.get("role", "user"), masked_text(text))]
 
 
 def original_of(conn: Connection, upto: Position, *, org: str, key: str, place: Position) -> str:

@@ -72,9 +72,57 @@ def test_what_is_masked(secret: str) -> None:
     assert masked_text(hidden) == hidden
 
 
+SECRET = "zz" + "Key17"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f'password = "correct horse {SECRET}, and more"', json.dumps({"a": json.dumps({"password": f"two {SECRET}"})}),
+        f"password: a,b;{SECRET}", f"The password is {SECRET}!", f"PASSWORD {SECRET}", f"密码是{SECRET} 请保存",
+        f"パスワード：{SECRET}", f"Passwort: {SECRET}", f"mot de passe : {SECRET}", f"DB_PASS={SECRET}",
+        f"GITHUB_PAT={SECRET}", f"userPassword: {SECRET}", f"<password>{SECRET}</password>", f"password: |\n  {SECRET}",
+        f"mysql --password {SECRET} -h db", f"curl -u admin:{SECRET} x", f"redis://:{SECRET}@cache:6379/0",
+        f"postgres://bob:z@{SECRET}@db/x", f"Set-Cookie: session={SECRET}; HttpOnly", f"/cb?sig={SECRET}xyz&y=1",
+        f"https://hooks.slack.com/services/T0/B0/{SECRET}",
+        f"Accounts:\n| user | password |\n|---|---|\n| bob | {SECRET} |",
+        f"user,password,age\nbob,{SECRET},\n\nthat is all", f"USER   PASSWORD   AGE\nbob    {SECRET}    4",
+    ],
+)  # fmt: skip
+def test_however_a_text_tells_it(text: str) -> None:
+    hidden = masked_text(f"See: {text}")
+    assert SECRET not in hidden
+    assert hidden.startswith("See: ")
+    assert masked_text(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"passwords": [SECRET]}, {"password": {"value": SECRET}}, {"secret": {"a": [{"b": SECRET}]}},
+        [{"name": "DB_PASSWORD", "value": SECRET}], {"key": "api_key", "value": SECRET}, {"userPassword": SECRET},
+        {"columns": ["user", "password"], "rows": [["bob", SECRET]]}, [["user", "token"], ["bob", SECRET]],
+        {"headers": {"Cookie": f"id={SECRET}"}}, {"deviceToken": SECRET},
+    ],
+)  # fmt: skip
+def test_whatever_shape_it_has(value: object) -> None:
+    assert SECRET not in json.dumps(masked(value))
+
+
+def test_what_only_looks_like_it_stays() -> None:
+    value = {
+        "next_page_token": "abcdefg", "required": ["password", "email"], "pin": {"label": "home"},
+        "names": [["user", "age"], ["mia", 4]], "name": "Bob", "value": "x12345", "tokens": ["hello", "world"],
+    }  # fmt: skip
+    assert masked(value) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Your password is incorrect, try again", "docker run -u 1000:1000 image", "--password TEXT  The password",
+        "https://shop.example/p?code=ABC123&key=ORD-1", "bypass: enabled", "compass: north", "cookie: chocolate",
+        "user,name,age\nbob,Robert,4",
         "credit_card_4421486", "mia_li_3668", "order 123456789012345678901234567890123456789012", "HAT136",
         "7f3c9a52-1f0e-4b3a-9c1d-2e8f60c1a7b4", "commit " + HEX, f'{{"sha": "{HEX}"}}', "sha256:" + HEX + HEX[:24],
         '{"total_tokens": 1234, "next_page_token": 7}', "the token is expired", "password: required",
@@ -108,5 +156,6 @@ def test_masking_is_stable_and_told_of_beforehand(before: str, secret: str, afte
 
 def test_masking_is_linear() -> None:
     """C26 of its kind: hostile text of 200,000 characters is read in a moment (quadratic: hours)."""
-    for unit in ("a", "a1B", "api_key:", "://a:", "eyJ", "token=\\", "Bearer ", "-----BEGIN PRIVATE KEY-----"):
+    for unit in ("a", "a1B", "api_key:", "://a:", "eyJ", "token=\\", "Bearer ", "-----BEGIN PRIVATE KEY-----",
+                 "api key,a\n", "cookie: a=", "<password ", "password: \"", "密码是", "_pass=a,"):  # fmt: skip
         masked_text((unit * 200_000)[:200_000])
