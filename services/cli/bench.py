@@ -30,9 +30,10 @@ def retrieval(
     model: Annotated[str, typer.Option(metavar="NAME", help="The embedding model.")] = "use-multilingual",
     as_json: AsJson = False,
 ) -> None:
-    """Print how much of the evidence of each question is among the first 1, 5, 10 and 25 that are found.
+    """Measure searches: how much of it is found.
 
-    By keywords (BM25), by vectors (dense), and by the fusion of both that `refold search` ranks by.
+    Of the evidence of each question, the share that is among the first 1, 5, 10 and 25 that are found: by keywords
+    (BM25), by vectors (dense), and by the fusion of both that `refold search` ranks by.
     """
     from events.errors import RefoldError
     from services.bench.dialogues import FORMATS, read_dialogues

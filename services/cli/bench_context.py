@@ -36,7 +36,12 @@ def context(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print coverage and cost of Refold's contexts, beside those of other ways to make one."""
+    """Measure contexts: what they hold, and cost.
+
+    For each tool call whose arguments stand in earlier results: the share of those values that the context before it
+    holds (coverage), with their names (labelled); its tokens over the history's (cost); the share of its own values
+    that the call uses (density), that any later call uses (later). Beside other ways to make a context.
+    """
     from events.errors import RefoldError
     from services.bench.context import BUDGETS
     from services.importers.registry import FORMATS
@@ -74,6 +79,8 @@ def _measured(
     from services.embedding.models import load
 
     runs = measuring.runs_of(data, format_, limit)
+    if not runs:
+        raise CliError(f"{data} holds no runs of the form {format_}: is --format right?", USAGE)
     others = measuring.other_ways(budgets[0], None if model == "none" else load(Choice(model, form="light")))
     with ExitStack() as stack:
         shown = stack.enter_context(Progress(console=console(stderr=True), transient=True))

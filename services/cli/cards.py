@@ -10,7 +10,7 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import one_line, print_fields, print_json, print_lines, print_table, say
+from services.cli.output import one_line, print_entries, print_fields, print_json, print_lines, print_table, say
 from services.cli.read import read_note, second
 
 STATES = ("active", "superseded", "invalidated", "expired", "all")
@@ -50,12 +50,12 @@ def cards(
             one["card"],
             _from(one),
             *((one["status"],) if every else ()),
-            one_line(one["summary"]),
+            one["summary"],
         )
         for one in found
     ]
-    columns = ("value#", "used#", "card", "from", *(("status",) if every else ()), "summary~")
-    print_table(columns, shown, empty=f"task {task} has no {'' if every else status + ' '}cards")
+    columns = ("value#", "used#", "card", "from", *(("status",) if every else ()), "summary")
+    print_entries(columns, shown, below=("summary",), empty=f"task {task} has no {'' if every else status + ' '}cards")
 
 
 def card(

@@ -29,7 +29,9 @@ def context(
     original: Annotated[
         list[str] | None, typer.Option("--original", metavar="CARD", help="A card whose original is wanted whole.")
     ] = None,
-    replay: Annotated[str | None, typer.Option(metavar="ID", help="Instead: a recorded context once more.")] = None,
+    replay: Annotated[
+        str | None, typer.Option(metavar="ID@TASK", help="Instead: a recorded context once more.")
+    ] = None,
     why: Annotated[str, typer.Option(metavar="VALUE", help="Instead of the text: where this value was lost.")] = "",
     data: Data = None,
     url: Url = None,
@@ -59,11 +61,12 @@ def context(
         parts_told = ", ".join(f"{part['name']} {part['tokens']}" for part in found["parts"])
         if not found.get("read", {"reached": True})["reached"]:
             hint("the read models are not as far as the log: ask again")
-        hint(f"context {found['context']}: {found['tokens']:,} tokens ({parts_told or 'nothing to tell'})")
+        nothing = "nothing fits" if max_tokens else "nothing to tell"
+        hint(f"context {found['context']}: {found['tokens']:,} tokens ({parts_told or nothing})")
 
 
 _SAID = {
-    "told": "it is told",
+    "told": "the context tells it",
     "never_logged": "no event of the task holds it",
     "no_card": "it was logged, but no card holds it",
     "state": "it was logged, but the task's state does not say it any more",
@@ -82,6 +85,6 @@ def _print_why(why: dict[str, Any]) -> None:
     print_fields(
         why["value"],
         [("verdict", f"{why['verdict']}: {_SAID[why['verdict']]}"), ("in parts", why.get("parts")),
-         ("looked through", why.get("events_looked_at")), ("cards", cards), ("events", events), ("rank", place),
+         ("events looked at", why.get("events_looked_at")), ("cards", cards), ("events", events), ("rank", place),
          ("budget", why.get("max_tokens")), ("used", why.get("tokens"))],
     )  # fmt: skip

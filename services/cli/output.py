@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 WIDTH = 100
 LEAST = 16
 """Width that a column which may be cut keeps, though the table gets wider than the terminal."""
+LINES = 5
+"""Most lines of a text below its row."""
+INDENT = 4
 STATE_STYLES = {
     "completed": "green", "live": "green", "active": "green", "stored": "green", "success": "green",
     "in_progress": "cyan", "running": "cyan", "building": "cyan", "catching_up": "cyan", "duplicate": "cyan",
@@ -93,6 +96,50 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
         _print_drawn(columns, [[_cell(value) for value in row] for row in values], title)
     else:
         console().print(f"[dim]{empty}[/dim]")
+
+
+def print_entries(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, below: Sequence[str], empty: str = "none"
+) -> None:
+    """As ``print_table``; but people see what the columns ``below`` hold under its row, LINES lines at most."""
+    values = [list(row) for row in rows]
+    if piped() or not values:
+        print_table(columns, values, empty=empty)
+        return
+    beside = [index for index, column in enumerate(columns) if column not in below]
+    names = [columns[index].rstrip("#") for index in beside]
+    cells = [[printable(one_line(readable(row[index]))) for index in beside] for row in values]
+    heads = _aligned([names, *cells], [columns[index].endswith("#") for index in beside])
+    out = console()
+    out.print(heads[0], style="dim", markup=False, soft_wrap=True)
+    for head, row in zip(heads[1:], values, strict=True):
+        out.print(head, style="bold", markup=False, soft_wrap=True)
+        for index in map(columns.index, below):
+            _print_below(out, str(row[index]))
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """Rows as lines whose cells stand below each other."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        blanks = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [blank + cell if to else cell + blank for cell, blank, to in zip(row, blanks, right, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _print_below(out: Console, text: str) -> None:
+    from rich.text import Text
+
+    lines = Text(printable(text)).wrap(out, out.width - INDENT)
+    kept = lines if len(lines) <= LINES else lines[: LINES - 1]
+    for line in kept:
+        out.print(" " * INDENT + line.plain, markup=False, soft_wrap=True)
+    if len(lines) > len(kept):
+        out.print(f"{' ' * INDENT}… {len(lines) - len(kept)} more lines", style="dim", markup=False)
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

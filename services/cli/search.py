@@ -10,7 +10,7 @@ import typer
 from services.cli.client import connected
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Url
-from services.cli.output import hint, print_lines, print_table
+from services.cli.output import hint, print_entries, print_lines
 from services.cli.read import read_note
 
 
@@ -58,7 +58,7 @@ def search(
 
 
 def _print_found(items: list[dict[str, Any]], explain: bool) -> None:
-    columns = ["score#", "from~", "as of", "card", "summary~"]
+    columns = ["score#", "from", "as of", "card", "summary"]
     rows = [
         [f"{one['score']:.3f}", one.get("tool") or one["source"], one.get("as_of", "")[:19], one["card"], _said(one)]
         for one in items
@@ -67,7 +67,7 @@ def _print_found(items: list[dict[str, Any]], explain: bool) -> None:
         columns.insert(1, "why")
         for row, one in zip(rows, items, strict=True):
             row.insert(1, _why(one["signals"]))
-    print_table(columns, rows, empty="no card fits")
+    print_entries(columns, rows, below=("why", "summary") if explain else ("summary",), empty="no card fits")
 
 
 def _said(card: dict[str, Any]) -> str:

@@ -90,6 +90,10 @@ async def _record(backend: Backend, org: str, context: str, task: str) -> Record
     event = await backend.db.read(partial(_event, org=org, key=task_key(task), context=context)) if task else None
     record = None if event is None else record_of(event)
     if record is None:
+        if not task:
+            raise Refused(
+                f"a context is named ID@TASK, and {context!r:.200} names no task", code="no_context", field="task"
+            )
         raise Refused(f"task {task!r} has no record of a context {context!r:.200}", code="no_context", field="context")
     return record
 

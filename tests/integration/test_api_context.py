@@ -160,3 +160,5 @@ def test_nothing_is_known_of_a_task_that_never_was(instance: Instance) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "no_checkpoint")
     missing = instance.http.get("/v1/context/nothing@never")
     assert (missing.status_code, missing.json()["code"]) == (404, "no_context")
+    unnamed = instance.http.get("/v1/context/nothing")
+    assert unnamed.status_code == 404 and "ID@TASK" in unnamed.json()["detail"]

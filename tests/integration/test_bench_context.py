@@ -92,6 +92,12 @@ def test_figures_can_be_counted_again_from_the_dump(recorded: Path, tmp_path: Pa
     assert {"whole history", "last 10 messages", "BM25, 10 passages"} <= {one["way"] for one in told["ways"]}
 
 
+def test_data_of_another_form_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"not": "runs"}')
+    done = refold("bench", "context", "--data", str(tmp_path), "--model", "none")
+    assert done.returncode == 2 and b"no runs of the form chat" in done.stderr
+
+
 def test_a_label_is_close_before_its_value_or_the_sentence_is_whole() -> None:
     facts = [facts_of({"order_id": "W000003", "prices": {"economy": 152}, "note": "left at Mrs. Abel's door, No. 12b"})]
     assert is_labelled("W000003", "order_id: W000002, W000003", facts)

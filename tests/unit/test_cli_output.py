@@ -7,7 +7,7 @@ import json
 import pytest
 
 from services.cli.operate import _print_verified
-from services.cli.output import WIDTH, duration, one_line, print_fields, print_json, print_table
+from services.cli.output import LINES, WIDTH, duration, one_line, print_entries, print_fields, print_json, print_table
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +86,23 @@ def test_no_control_character_and_no_markup_of_data_takes_effect(
     assert "\x07" not in out
     assert "[bold]a[/bold]" in out
     assert "[red]title" in out
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_text_stands_below_its_row_and_is_not_longer_than_said(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(7, "北京", "price: 3\n\x1b[31m[red]late"), (12345, "b", "\n".join(f"line {n}" for n in range(9)))]
+    print_entries(("n#", "from", "says"), rows, below=("says",))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == ["     n  from", "     7  北京", "    price: 3", "    �[31m[red]late"]
+    assert lines[4].split() == ["12,345", "b"]
+    assert lines[5:] == [f"    line {n}" for n in range(LINES - 1)] + [f"    … {9 - LINES + 1} more lines"]
+    print_entries(("n#", "says"), [(1, "word " * 40)], below=("says",))
+    assert all(len(line) <= WIDTH for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_program_gets_texts_in_their_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    print_entries(("n#", "says", "by"), [(1, "two\nlines", "x")], below=("says",))
+    assert capsys.readouterr().out == "n\tsays\tby\n1\ttwo lines\tx\n"
 
 
 @pytest.mark.usefixtures("drawn")
