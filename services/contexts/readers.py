@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from events.archive import queries
-from events.errors import Refused, Transient
+from events.errors import Refused
 from events.event import START, Position
 from events.keys import partition_of
 from projections.engine.past import fold_past, in_memory
@@ -115,7 +115,7 @@ class PastReader:
         self._recalled = list(recalled)
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
-        """``Reader.read``. Raises Transient where the live fold is not that far, Refused for too long a history."""
+        """``Reader.read``. Raises Refused for too long a history, and for what the record does not name."""
         name = f"{model}/{key}"
         upto = self._position(name)
         letters = await self._backend.read_models.read(model, lambda conn: read_letters(conn, (self.org, key)))
@@ -146,7 +146,7 @@ class PastReader:
     def _position(self, name: str) -> Position:
         found = self.positions.get(name)
         if found is None:
-            raise Transient(f"the record of this context does not say how far {name} was read")
+            raise Refused(f"the record of this context does not say how far {name} was read", code="not_the_same")
         return _position(found)
 
 

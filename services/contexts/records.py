@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
+from events.errors import Refused
+from events.event import Position
 from events.types.system import ContextAssembled
 from projections.context.assembly import Assembled
 from projections.queries.card_sources import Flows
@@ -15,6 +19,9 @@ from services.contexts.request import ContextRequest
 
 MAX_LEFT_OUT = 200
 """Cards that a record says were left out, at most."""
+
+
+_LARGEST = 1 << 63
 
 
 class Record(NamedTuple):
@@ -62,14 +69,30 @@ def raw_event(
 
 
 def record_of(payload: ContextAssembled) -> Record | None:
-    """What an event recorded; None for one that holds too little to make its context again."""
+    """What an event recorded; None for one that holds too little to make its context again.
+
+    Whoever may publish may have written it: anything but a record of ours is Refused (code ``not_the_same``).
+    """
     if not payload.request or not payload.digest:
         return None
+    try:
+        return _record(payload)
+    except (msgspec.ValidationError, ValueError, OverflowError, Refused) as error:
+        message = (
+            f"what was recorded of context {payload.context!r:.200} is no record that Refold wrote: {error!r:.200}"
+        )
+        raise Refused(message, code="not_the_same") from error
+
+
+def _record(payload: ContextAssembled) -> Record:
     seen = {(tool, field): count for tool, field, count, _ in payload.learned}
     became = {(tool, field): count for tool, field, _, count in payload.learned}
+    for place in filter(None, payload.positions.values()):
+        if max(Position.parse(place)) >= _LARGEST:
+            raise ValueError(f"there is no position {place}")
     return Record(
         ContextRequest.of_document(payload.request),
-        datetime.fromisoformat(payload.now),
+        datetime.fromisoformat(payload.now).astimezone(UTC),
         payload.positions,
         Flows(seen, became, frozenset(payload.parameters)),
         [(card, task) for card, task in payload.recalled],

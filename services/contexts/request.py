@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from events.errors import Refused
 from projections.context.assembly import DEFAULT_TOKENS, PARTS
 from projections.context.shapes import MODES
@@ -55,9 +57,8 @@ class ContextRequest:
 
     @classmethod
     def of_document(cls, document: dict[str, Any]) -> ContextRequest:
-        """From what was recorded."""
-        lists = {name: tuple(document[name]) for name in ("parts", "originals")}
-        return cls(**{**document, **lists})
+        """From what was recorded. Raises msgspec.ValidationError, Refused."""
+        return msgspec.convert(document, cls)
 
 
 def new_id(task: str, unix_ms: int) -> str:

@@ -115,6 +115,29 @@ def test_a_context_of_another_org_is_not_there(instance: Instance) -> None:
     assert instance.http.post("/v1/context", json={"task": task}, headers=other).json()["code"] == "no_checkpoint"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"request": {"task": 5}},
+        {"request": {"task": "t", "max_tokens": -1}},
+        {"now": "yesterday"},
+        {"positions": {}},
+        {"positions": {"task_state/task/t": "no place"}},
+        {"positions": {"task_state/task/t": f"1-{1 << 63}"}},
+    ],
+)
+def test_a_record_that_refold_did_not_write_is_no_error_of_refold(instance: Instance, wrong: dict[str, Any]) -> None:
+    task, context = instance.name("task"), instance.name("context")
+    record = {
+        "context": context, "now": "2026-03-01T10:00:00Z", "digest": "d", "request": {"task": task},
+        "positions": {f"task_state/task/{task}": "1-0"},
+    }  # fmt: skip
+    event = instance.event(f"{task}-r", "context.assembled", record | wrong, task=task, agent="clerk", user="ida")
+    instance.stored({**event, "id": context})
+    answer = instance.http.get(f"/v1/context/{context}", params={"task": task})
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_the_same"), answer.text
+
+
 def test_where_a_value_was_lost(instance: Instance) -> None:
     task = instance.name("task")
     live_through(instance, task)
