@@ -71,7 +71,9 @@ def settings_of(**given: Any) -> Settings:
 
 def up(
     data: DataHere = None,
-    http: Annotated[int | None, typer.Option(metavar="PORT", help="HTTP port; 0 is any free one.")] = None,
+    http: Annotated[
+        int | None, typer.Option("--http", "--port", metavar="PORT", help="HTTP port; 0: any free one.")
+    ] = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="HTTP address; default 127.0.0.1.")] = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Projector processes beside the main one.")] = None,
     log_level: LogLevel = None,

@@ -134,6 +134,7 @@ def settlements(
             *((name.replace("_", " "), state.get(name)) for name in _STATE_FIELDS),
             ("reflections", found.get("reflections")),
             ("learnings", found.get("learnings")),
+            ("being settled", [one["run"] for one in found.get("settling", [])]),
             ("since then", [item for one in found.get("evidence_since", []) for item in one["evidence"]]),
             ("note", read_note(found["read"])),
         ],

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from refold import AsyncRefold, Policy, Refold
+from refold.core import STATE_NAMES
 from refold.settling import read_answer
 
+from events.types.settlement import SessionState
 from services.reactors.settling.products import InvalidAnswer, Products
 from services.reactors.settling.products import read_answer as backend_reads
 from tests.model_server import GOOD
@@ -117,6 +119,19 @@ def test_a_run_that_has_settled_itself_and_one_that_is_to_end_at_once_ask_nobody
             raise KeyboardInterrupt
     assert model.asked == []
     assert backend.types().count("settlement.recorded") == 1
+
+
+def test_a_name_that_no_session_state_has_is_told_at_once(backend: FakeBackend, tmp_path: Path) -> None:
+    """What a model answers, given whole: it would leave an empty state."""
+    assert {*SessionState.__struct_fields__} == STATE_NAMES
+    with (
+        Refold(backend.url, spool=tmp_path / "spool", policy=QUICK) as client,
+        client.run("tea", settles="agent") as run,
+    ):
+        with pytest.raises(ValueError, match=r"no learnings, session_state; .*learnings="):
+            run.settle({"session_state": {"goal": "tea"}, "learnings": []})
+        run.settle({"goal": "tea"}, learnings=["warm the pot"])
+    assert backend.data("settlement.recorded")[0]["session_state"] == {"goal": "tea"}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,13 @@ INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "p
 """Reasons for which a run ends before its work does."""
 
 
+STATE_NAMES = frozenset((
+    "pending_task", "goal", "current_phase", "completed_actions", "key_decisions", "rejected_paths", "open_questions",
+    "plan_snapshot", "action_items",
+))  # fmt: skip
+"""What a session state is made of."""
+
+
 def reason_of(error: BaseException | None, failures_in_a_row: int = 0) -> Reason:
     """Why a run ended, by how its block ended.
 
@@ -264,8 +271,13 @@ class RunWords(Vocabulary[R]):
 
         They are published with the run's end, whose reason they carry; after it, at once. ``session_state`` may have
         pending_task, goal, current_phase, completed_actions, key_decisions, rejected_paths, open_questions,
-        plan_snapshot and action_items.
+        plan_snapshot and action_items; ValueError names what else it has.
         """
+        if unknown := sorted(map(str, session_state.keys() - STATE_NAMES)):
+            raise ValueError(
+                f"a session state has no {', '.join(unknown)}; it has {', '.join(sorted(STATE_NAMES))}. "
+                "Other notes are arguments of their own: memories=, reflections=, learnings="
+            )
         members = {
             "session_state": plain(session_state),
             "memories": [fit(memory) for memory in memories],
