@@ -6,15 +6,29 @@ look or with invisible characters between, loses its bracket. Nothing else of th
 
 from __future__ import annotations
 
+import unicodedata
+
 import regex
 
 NAME = "untrusted"
 
 _INVISIBLE = r"[\p{Cf}\p{Mn}\s]*"
-_LETTERS = _INVISIBLE.join(
-    f"[{letter}{letter.upper()}{chr(ord(letter) + 0xFEE0)}{chr(ord(letter) + 0xFEC0)}]" for letter in NAME
-)
-_TAG = regex.compile(rf"[<＜﹤‹〈⟨](?={_INVISIBLE}[/／⁄∕]?{_INVISIBLE}{_LETTERS})")
+_STYLED = (
+    range(0xAA, 0xBB), range(0x1D00, 0x1DC0), range(0x2070, 0x2190), range(0x2460, 0x2500), range(0xFF21, 0xFF5B),
+    range(0x1D400, 0x1D800), range(0x1F110, 0x1F18A),
+)  # fmt: skip
+_DRAWN_ALIKE = {"u": "υսᴜ", "n": "ոпռɴ", "t": "тτᴛ", "r": "гᴦʀ", "s": "ѕꜱ", "e": "еҽᴇ", "d": "ԁժᴅ"}
+
+
+def _alike(letter: str) -> str:
+    """A class of what reads as a letter: in either case, in other styles (Unicode tells which), of other scripts."""
+    styled = [chr(code) for codes in _STYLED for code in codes]
+    same = [char for char in styled if unicodedata.normalize("NFKC", char).casefold() == letter]
+    return f"[{letter}{letter.upper()}{_DRAWN_ALIKE[letter]}{''.join(same)}]"
+
+
+_LETTERS = _INVISIBLE.join(map(_alike, NAME))
+_TAG = regex.compile(rf"[<＜﹤‹〈⟨❮ᐸ˂《〈](?={_INVISIBLE}[/／⁄∕]?{_INVISIBLE}{_LETTERS})")
 
 
 def fence(part: str, text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, delete, func, or_, select
 
 from events.archive.schema import embedding_models, vectors
 from events.bulk import bulk_delete, bulk_insert_new, bulk_select
@@ -33,7 +33,7 @@ def write(conn: Connection, org: str, model: str, hashes: Sequence[str], rows: M
 
     Of a row that is zero or not finite it is kept that the model has nothing to say, so that it is not asked again.
     """
-    usable: NDArray[np.bool_] = np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
+    usable = _usable(rows)
     stored = rows.astype(_FORMAT, copy=False)
     new = {
         (model, org, wanted): (int(rows.shape[1]), stored[index].tobytes()) if usable[index] else (0, b"")
@@ -46,7 +46,8 @@ def write(conn: Connection, org: str, model: str, hashes: Sequence[str], rows: M
 def read(conn: Connection, org: str, model: str, hashes: Sequence[str]) -> tuple[list[str], Matrix]:
     """The vectors of ``hashes`` that there are, with their hashes, row by row: each once, in the order of ``hashes``.
 
-    ``float32[n, dimension]``, rows of length 1. Those of another dimension than the model's are left out.
+    ``float32[n, dimension]``, rows of length 1. Those of another dimension than the model's are left out, and those
+    that the store does not hold as they were written.
     """
     known = select(embedding_models.c.dimension).where(embedding_models.c.model == model)
     dimension = int(conn.execute(known).scalar() or 0)
@@ -54,11 +55,19 @@ def read(conn: Connection, org: str, model: str, hashes: Sequence[str]) -> tuple
         return [], np.zeros((0, 0), dtype=np.float32)
     columns, keys = ("hash", "dimension", "vector"), _keys(org, model, hashes)
     there: dict[str, Any] = {
-        found: vector for found, size, vector in bulk_select(conn, vectors, columns, _KEY, keys) if size == dimension
+        found: vector
+        for found, size, vector in bulk_select(conn, vectors, columns, _KEY, keys)
+        if size == dimension and len(vector) == dimension * _FORMAT.itemsize
     }
     found = [wanted for wanted in dict.fromkeys(hashes) if wanted in there]
     matrix = np.frombuffer(b"".join(there[wanted] for wanted in found), dtype=_FORMAT)
-    return found, matrix.reshape(len(found), dimension).astype(np.float32, copy=False)
+    rows = matrix.reshape(len(found), dimension).astype(np.float32, copy=False)
+    usable = _usable(rows)
+    return [one for one, is_usable in zip(found, usable, strict=True) if is_usable], rows[usable]
+
+
+def _usable(rows: Matrix) -> NDArray[np.bool_]:
+    return np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
 
 
 def orgs(conn: Connection) -> list[str]:
@@ -75,6 +84,13 @@ def hashes_of(conn: Connection, org: str, model: str) -> set[str]:
 def drop(conn: Connection, org: str, model: str, hashes: Iterable[str]) -> None:
     """Forget vectors, of text that is no longer there."""
     bulk_delete(conn, vectors, _KEY, [(model, org, gone) for gone in sorted(set(hashes))])
+
+
+def drop_damaged(conn: Connection, org: str, model: str, dimension: int) -> int:
+    """Forget the vectors of a model that are not as long as they must be, so that they are made anew; how many."""
+    wrong = or_(vectors.c.dimension != dimension, func.length(vectors.c.vector) != dimension * _FORMAT.itemsize)
+    where = (vectors.c.model == model, vectors.c.org == org, vectors.c.dimension != 0, wrong)
+    return int(conn.execute(delete(vectors).where(*where)).rowcount)
 
 
 def count(conn: Connection, model: str) -> int:

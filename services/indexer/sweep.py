@@ -1,7 +1,7 @@
 """Comparing all cards with all vectors: what the read model changed behind the indexer's back is found by it.
 
 A key that was mended, or erased, has rows whose last change lies further back than the indexer has looked. A sweep
-makes what is missing, and forgets the vectors of text that stands in no card any more.
+makes what is missing or damaged, and forgets the vectors of text that stands in no card any more.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Sweeper:
 
     async def _org(self, follower: Follower, org: str, generation: str) -> int:
         """The number of vectors that were forgotten."""
+        await self._db.write(partial(_without_damaged, org=org))
         known: set[str] = set()
         after: tuple[str, str] | None = ("", "")
         while after is not None:
@@ -81,6 +82,11 @@ class Sweeper:
             return count
 
         return await self._db.write(forget)
+
+
+def _without_damaged(conn: Connection, org: str) -> None:
+    for model in models.list_all(conn):
+        vectors.drop_damaged(conn, org, model.name, model.dimension)
 
 
 def hands(conn: Connection) -> tuple[int, ...]:

@@ -7,9 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
 
 from events.archive.schema import embedding_models
+from events.archive.schema import vectors as stored
 from events.database import Database
 from events.event import Position
 from projections.retrieval import models, vectors
@@ -55,6 +57,25 @@ def test_zero_and_nan_vectors_are_never_stored(log_db: Database) -> None:
     found, read = log_db.read_now(partial(vectors.read, org="acme", model="m", hashes=HASHES[:4]))
     assert found == HASHES[:1] and np.isfinite(read).all()
     assert log_db.read_now(partial(vectors.missing, org="acme", model="m", hashes=HASHES[:5])) == [HASHES[4]]
+
+
+def test_what_the_store_has_damaged_is_not_given_out_and_can_be_made_anew(log_db: Database) -> None:
+    """A blob cut short or one that holds no numbers: searches do without, a sweep forgets what is of a wrong length."""
+    given = rows(5)
+    keep(log_db, "m", HASHES[:5], given)
+    nan = np.full(8, np.nan, dtype=np.float32).tobytes()
+    wrong = {0: given[0].tobytes()[:9], 1: nan, 2: bytes(32), 3: b""}
+
+    def damage(conn: Connection) -> None:
+        for index, blob in wrong.items():
+            conn.execute(update(stored).where(stored.c.hash == HASHES[index]).values(vector=blob))
+
+    log_db.write_now(damage)
+    found, read = log_db.read_now(partial(vectors.read, org="acme", model="m", hashes=HASHES[:5]))
+    assert found == [HASHES[4]] and (read == given[4:]).all()
+    assert log_db.write_now(partial(vectors.drop_damaged, org="acme", model="m", dimension=8)) == 2
+    lacking = log_db.read_now(partial(vectors.missing, org="acme", model="m", hashes=HASHES[:5]))
+    assert lacking == [HASHES[0], HASHES[3]]
 
 
 def test_models_dimensions_and_organisations_are_kept_apart(log_db: Database) -> None:
