@@ -27,7 +27,7 @@ from refold.transport import Transport, connect
 from refold.vocabulary import note_draft
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing_extensions import Unpack  # only mypy reads it: typing has it from Python 3.11 on
 
 T = TypeVar("T")
 AlreadyDone = Callable[[str], Any]
