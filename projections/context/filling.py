@@ -19,7 +19,10 @@ from projections.context.tokens import count, weigh
 BLOCK = 4
 """Cards that are compressed at once."""
 
-SEPARATOR, LINE = weigh(", "), weigh("\n")
+LISTED = "(by field, each value once: lists side by side are no rows)"
+"""Stands before cards that are not rows, since readers would take the lists for columns."""
+
+SEPARATOR, LINE, NOTE = weigh(", "), weigh("\n"), weigh(LISTED) + weigh("\n")
 
 Chosen = dict[int, set[int]]
 """Source -> facts of it that are told."""
@@ -46,7 +49,7 @@ def fill(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
         for place in range(boundary, len(sources)):
             chosen[place] = set(every.get(place, ()) if full[place] is None else range(len(sources[place].facts)))
         filled = _joined(
-            [*small[:boundary], *(text or small[n] for n, text in enumerate(full) if n >= boundary)], chosen
+            [*_noted(small[:boundary]), *(text or small[n] for n, text in enumerate(full) if n >= boundary)], chosen
         )
         if filled.tokens <= budget:
             return filled
@@ -72,7 +75,7 @@ def _boundary(full: Sequence[str | None], small: Sequence[str], budget: int) -> 
     whole = [size if text is None else weigh(text) + 1 for text, size in zip(full, sizes, strict=True)]
     total = sum(whole)
     for place in range(len(sizes) + 1):
-        if total <= budget and (place % BLOCK == 0 or place == len(sizes)):
+        if total + (NOTE if place else 0) <= budget and (place % BLOCK == 0 or place == len(sizes)):
             return place
         if place < len(sizes):
             total += sizes[place] - whole[place]
@@ -86,14 +89,14 @@ def _likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
     fields: set[tuple[int, str]] = set()
     labels = [labels_of(tuple({fact.field: None for fact in source.facts})) for source in sources]
     order: list[tuple[int, int]] = []
-    size = 0.0
+    size = NOTE
     for _, place, index in ranked:
         fact = sources[place].facts[index]
         cost = weigh(fact.text) + SEPARATOR
         if (place, fact.field) not in fields:
             cost += weigh(labels[place][fact.field]) + LINE
         if place not in chosen:
-            cost += weigh(heading(sources[place])) + LINE
+            cost += weigh(heading(sources[place], sources[place].about)) + LINE
         if size + cost <= budget:
             size += cost
             fields.add((place, fact.field))
@@ -106,12 +109,17 @@ def _trimmed(sources: Sequence[Source], chosen: Chosen, order: list[tuple[int, i
     """The chosen values as text; the least likely go until it fits, since sizes were estimated part by part."""
     while True:
         told = {place: chosen[place] for place in sorted(chosen) if chosen[place]}
-        filled = _joined((compressed(sources[place], facts) for place, facts in told.items()), told)
+        filled = _joined(_noted([compressed(sources[place], facts) for place, facts in told.items()]), told)
         if filled.tokens <= budget or not order:
             return filled
         for place, index in order[-max(1, len(order) // 50) :]:
             chosen[place].discard(index)
         del order[-max(1, len(order) // 50) :]
+
+
+def _noted(compressed_cards: Sequence[str]) -> list[str]:
+    """Compressed cards, with the note on how to read them before the first."""
+    return [LISTED, *compressed_cards] if any(compressed_cards) else []
 
 
 def _joined(texts: Iterable[str], chosen: Chosen) -> Filled:

@@ -91,7 +91,7 @@ class _Scores:
             chance = sentence(len(values), needs.mode)
         else:
             chance = shape(fact.text, needs.mode) * sqrt(ALTERNATIVES / (ALTERNATIVES - 1 + records))
-        seen, became = needs.rates.get((source.title, fact.field), (0, 0))
+        seen, became = needs.rates.get((source.title, _counted_as(fact)), (0, 0))
         chance = (became / float(records**SHARED) + SEEN_ENOUGH * chance) / (seen + SEEN_ENOUGH)
         score = chance + source.relevance + WEIGHT_WORTH * min(source.worth, MOST_WORTH)
         if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
@@ -104,6 +104,12 @@ class _Scores:
 def _identity(place: int, fact: Fact) -> object:
     """What makes two facts one: the same text, where it tells by itself; else the same field of the same card, too."""
     return fact.text if telling(fact.text) else (place, fact.field, fact.text)
+
+
+def _counted_as(fact: Fact) -> str:
+    """The field that a fact was counted under: what tells its object's key (``7.id: 7``) was met as that key first."""
+    above, keyed, _ = fact.field.rpartition(".*.")
+    return above if keyed and fact.record.endswith(f".{fact.text}") else fact.field
 
 
 def _records(facts: Sequence[Fact]) -> Counter[str]:

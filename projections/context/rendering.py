@@ -6,11 +6,14 @@ Two forms. *Rows* keep records together, a line each::
     flight_number: HAT069; origin: SFO; prices.economy: 152
     flight_number: HAT083; origin: SFO; prices.economy: 134
 
-*Compressed* lists the chosen values of each field, so that a value is told once::
+*Compressed* lists the chosen values of each field, so that a value is told once; what a card is about stands in its
+heading where it is told elsewhere::
 
     #1-42 search_direct_flight
     flight_number: HAT069, HAT083
     prices.economy: 152, 134
+    #1-47 get_reservation_details JG7FMM
+    cabin: business
 
 A line that grows long begins anew with its name, so that a value is never far from it. Sentences of prose stand as they
 are. What follows ``#`` is the log position of the original.
@@ -24,14 +27,17 @@ from functools import lru_cache
 from projections.cards.facts import Fact
 from projections.context.sources import Source
 
+_KEYED = ".*.id"
+"""How a field ends that names a thing among many."""
+
 REACH = 60
 """Characters of values after which a line names its field again."""
 
 
-def heading(source: Source) -> str:
-    """The line that a card begins with."""
+def heading(source: Source, about: str = "") -> str:
+    """The line that a card begins with; ``about``: what it is about, where no line after it says so."""
     replaced = f" (replaced by #{source.replaced_by})" if source.replaced_by else ""
-    return f"#{source.place} {one_line(source.title)}{replaced}"
+    return f"#{source.place} {one_line(f'{source.title} {about}'.strip())}{replaced}"
 
 
 def rows(source: Source) -> str:
@@ -59,11 +65,13 @@ def compressed(source: Source, chosen: Iterable[int]) -> str:
     """The chosen facts of a card, by field."""
     labels = labels_of(tuple({fact.field: None for fact in source.facts}))
     by_field: dict[str, list[str]] = {}
+    about = source.about
     for index in sorted(chosen):
         fact = source.facts[index]
         by_field.setdefault(fact.field, []).append(one_line(fact.text))
+        about = "" if fact.text == about else about
     lines = [line for field, texts in by_field.items() for line in _listed(labels[field], texts)]
-    return "\n".join((heading(source), *lines))
+    return "\n".join((heading(source, about), *lines))
 
 
 def named(label: str, text: str) -> str:
@@ -78,17 +86,23 @@ def one_line(text: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def labels_of(fields: Sequence[str]) -> dict[str, str]:
-    """A name for each field of a card: its last name, with as many before it as tell it from the other fields."""
+    """A name for each field of a card: its last name, with as many before it as tell it from the other fields.
+
+    What names a thing among many (``payments.*.id``) says among which.
+    """
     paths = {field: tuple(name for name in field.split(".") if name and name != "*") for field in fields}
     taken: dict[tuple[str, ...], int] = {}
     for path in paths.values():
         for size in range(1, len(path) + 1):
             taken[path[-size:]] = taken.get(path[-size:], 0) + 1
-    return {field: one_line(".".join(_shortest(path, taken))) for field, path in paths.items()}
+    return {
+        field: one_line(".".join(_shortest(path, taken, 2 if field.endswith(_KEYED) else 1)))
+        for field, path in paths.items()
+    }
 
 
-def _shortest(path: tuple[str, ...], taken: dict[tuple[str, ...], int]) -> tuple[str, ...]:
-    return next((path[-size:] for size in range(1, len(path)) if taken[path[-size:]] == 1), path)
+def _shortest(path: tuple[str, ...], taken: dict[tuple[str, ...], int], least: int) -> tuple[str, ...]:
+    return next((path[-size:] for size in range(least, len(path)) if taken[path[-size:]] == 1), path)
 
 
 def _row_of(fact: Fact) -> str:

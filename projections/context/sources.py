@@ -9,7 +9,10 @@ from projections.cards.facts import Fact
 
 
 class Source(NamedTuple):
-    """A card as a context sees it. ``place`` is the log position of its original, the way back to it."""
+    """A card as a context sees it. ``place`` is the log position of its original, the way back to it.
+
+    ``about``: the value of its facts that says which thing it tells of, where one does.
+    """
 
     card: str
     place: str
@@ -19,6 +22,7 @@ class Source(NamedTuple):
     worth: int = 0
     replaced_by: str = ""
     relevance: float = 0.0
+    about: str = ""
 
 
 class Needs(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -73,16 +73,24 @@ def source_of(row: Document, places: Mapping[str, str]) -> Source:
     ``places``: card -> the position of its original, for those that replaced others.
     """
     outdated = row["outdated"] or {}
+    entity, _ = row["entity"] or ("", "")
     replaced = row["superseded_by"] if row["status"] == "superseded" else ""
     return Source(
         card=row["card"],
         place=position(row),
         title=row["tool"] or row["source"],
-        facts=tuple(Fact(*fact) for fact in row["facts"] or () if fact[0] not in outdated),
+        facts=tuple(_without_told_keys([Fact(*fact) for fact in row["facts"] or () if fact[0] not in outdated])),
         trust=row["trust"],
         worth=row["value"],
         replaced_by=places.get(replaced, replaced),
+        about=next((text for field, _, text in row["facts"] or () if field == entity), "") if entity else "",
     )
+
+
+def _without_told_keys(facts: Sequence[Fact]) -> Iterator[Fact]:
+    """The facts without the keys whose objects tell them, too, by a name (``{"7": {"id": "7"}}``)."""
+    named = {(fact.record, fact.text) for fact in facts if ".*." in fact.field}
+    return (fact for fact in facts if ".*." in fact.field or (fact.record, fact.text) not in named)
 
 
 def read_needs(conn: Connection, org: str, task: str, flows: Flows, *, mode: str = "", focus: str = "") -> Needs:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of
 from projections.cards.tables import BLANKS
-from projections.context.filling import fill
+from projections.context.filling import LISTED, fill
 from projections.context.ranking import rank
 from projections.context.rendering import compressed, heading, labels_of, rows
 from projections.context.shapes import MODES, shape
@@ -46,6 +46,12 @@ def test_compressed_fields_tell_a_value_once_and_stay_near_their_name() -> None:
     assert ", ".join(line.removeprefix("flight_number: ") for line in numbers).split(", ") == [
         one["flight_number"] for one in FLIGHTS
     ]
+
+
+def test_a_compressed_card_says_what_it_is_about_once() -> None:
+    one = source(7, {"reservation_id": "JG7FMM", "cabin": "business"}, "get_reservation", about="JG7FMM")
+    assert compressed(one, [1]).splitlines() == ["#1-7 get_reservation JG7FMM", "cabin: business"]
+    assert compressed(one, [0, 1]).splitlines()[:2] == ["#1-7 get_reservation", "reservation_id: JG7FMM"]
 
 
 def test_a_key_that_is_a_value_and_prose_are_told() -> None:
@@ -94,8 +100,9 @@ def test_what_was_used_what_is_wanted_and_what_flowed_come_first() -> None:
     assert first(Needs(wanted=frozenset(["ticket"]))) == "T-900"
     assert first(Needs(rates={("look", "colour"): (50, 50)})) == "teal"
     assert first(Needs(mode="creative")) in ("teal", "Ida Lund")
-    told = fill([card], Needs(wanted=frozenset(["ticket"])), count(heading(card)) + 8)
-    assert told.text.splitlines() == ["#1-1 look", "ticket: T-900"]
+    card = source(1, {"ticket": "T-900", **{f"shelf_{n}": f"row {n}" for n in range(9)}}, "look")
+    told = fill([card], Needs(wanted=frozenset(["ticket"])), count(heading(card)) + count(LISTED) + 9)
+    assert told.text.splitlines() == [LISTED, "#1-1 look", "ticket: T-900"]
 
 
 def test_the_budget_goes_to_values_that_nothing_else_tells() -> None:
@@ -146,7 +153,7 @@ def test_a_shape_is_a_chance(text: str, mode: str) -> None:
 def test_labels_are_as_short_as_they_may_be() -> None:
     assert labels_of(("origin", "flights.origin", "prices.economy", "seats.economy", "a.*.id", "")) == {
         "origin": "origin", "flights.origin": "flights.origin", "prices.economy": "prices.economy",
-        "seats.economy": "seats.economy", "a.*.id": "id", "": "",
+        "seats.economy": "seats.economy", "a.*.id": "a.id", "": "",
     }  # fmt: skip
 
 
