@@ -13,7 +13,7 @@ from services.cli.options import AsJson, Data, Limit, Url
 from services.cli.output import one_line, print_entries, print_fields, print_json, print_lines, print_table, say
 from services.cli.read import read_note, second
 
-STATES = ("active", "superseded", "invalidated", "expired", "all")
+STATES = ("active", "superseded", "invalidated", "expired", "any")
 _LINE = 60
 
 
@@ -26,16 +26,16 @@ def register(app: typer.Typer) -> None:
 def cards(
     task: Annotated[str, typer.Option("--task", metavar="ID", help="The task.")],
     status: Annotated[str, typer.Option("--status", metavar="STATE", help=f"One of {', '.join(STATES)}.")] = "active",
-    every: Annotated[bool, typer.Option("--all", help="Of any status: the same as --status all.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="The same as --status any.")] = False,
     limit: Limit = None,
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List the memory cards of a task, the most valuable first."""
-    if status not in STATES:
+    if status not in (*STATES, "all"):
         raise CliError(f"--status {status}: it is one of {', '.join(STATES)}", USAGE)
-    every = every or status == "all"
+    every = every or status in ("any", "all")
     with connected(data, url) as client:
         found = list(client.items("/v1/cards", limit, task=task, status="" if every else status))
         if not found:

@@ -36,8 +36,11 @@ def runs(
     if as_json:
         print_lines(found)
         return
-    rows = [(one["run"], one["attempt"], one["agent"], second(one["started"]), one_line(one["goal"])) for one in found]
-    print_table(("run", "attempt#", "agent~", "started", "goal~"), rows, empty="no runs yet")
+    rows = [
+        (one["run"], one["attempt"], one["agent"], second(one["started"]), one["task"], one_line(one["goal"]))
+        for one in found
+    ]
+    print_table(("run", "attempt#", "agent~", "started", "task~", "goal~"), rows, empty="no runs yet")
 
 
 def events(

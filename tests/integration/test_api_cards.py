@@ -97,7 +97,7 @@ def test_a_verdict_is_an_event_and_can_be_taken_back(instance: Instance, task: s
 
 
 def test_the_command_line_shows_cards_and_one_card(instance: Instance, task: str) -> None:
-    listed = instance.refold("cards", "--task", task, "--status", "all").stdout.decode().splitlines()
+    listed = instance.refold("cards", "--task", task, "--status", "any").stdout.decode().splitlines()
     assert listed[0].split("\t") == ["value", "used", "card", "from", "status", "summary"]
     assert len(listed) == 5
     card = cards(instance, task)["search"]["card"]

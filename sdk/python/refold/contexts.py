@@ -21,7 +21,10 @@ class ContextOptions(TypedDict, total=False):
 
 
 def context_params(task: str, query: str, options: ContextOptions) -> dict[str, Any]:
-    """The parameters of a request."""
+    """The parameters of a request. Raises TypeError for an option that there is not: it would be left out unseen."""
+    if unknown := sorted(options.keys() - ContextOptions.__annotations__.keys()):
+        known = ", ".join(ContextOptions.__annotations__)
+        raise TypeError(f"a context has no option {', '.join(unknown)}; there are {known}")
     lists = {name: ",".join(value) for name, value in options.items() if isinstance(value, (list, tuple))}
     given = {"task": task, "query": query, **options, **lists}
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if value not in (None, "")}
