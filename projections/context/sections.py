@@ -33,11 +33,13 @@ def state_text(material: Material, tokens: int) -> str:
 def policy_text(material: Material, tokens: int) -> str:
     """What was learned to do, and what to confirm first because it went wrong before."""
     rules = [f"{one['statement']} (confidence {one['confidence']:.2f})" for one in material.beliefs]
-    notices = [
-        f"confirm first: {', '.join(filter(None, (one.get('tool', ''), one.get('cause', ''))))}"
-        for one in material.notices
-    ]
-    return first_lines([f"- {one_line(line)}" for line in (*rules, *notices)], tokens)
+    return first_lines([f"- {one_line(line)}" for line in (*rules, *map(_notice, material.notices))], tokens)
+
+
+def _notice(notice: Mapping[str, Any]) -> str:
+    """A call can be confirmed first; what went wrong without one can only be known."""
+    tool, cause = notice.get("tool", ""), notice.get("cause", "")
+    return f"confirm first: {', '.join(filter(None, (tool, cause)))}" if tool else f"went wrong before: {cause}"
 
 
 def evidence_text(material: Material, tokens: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,11 @@ def test_parts_stand_in_their_order_and_say_where_a_cache_may_break() -> None:
         "- Answer briefly. (confidence 0.90)", "- confirm first: book, double booking",
     ]  # fmt: skip
     assert made.told == ("c1",) and made.left_out == ()
+
+
+def test_what_went_wrong_without_a_call_is_nothing_to_confirm() -> None:
+    made = assemble(replace(MATERIAL, notices=[{"tool": "", "cause": "end_turn: reward 0"}]))
+    assert made.parts[2].text.splitlines()[-1] == "- went wrong before: end_turn: reward 0"
 
 
 def test_a_part_is_left_out_where_it_was_not_asked_for() -> None:
