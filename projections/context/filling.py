@@ -22,6 +22,9 @@ BLOCK = 4
 LISTED = "(by field, each value once: lists side by side are no rows)"
 """Stands before cards that are not rows, since readers would take the lists for columns."""
 
+NOTED = 256
+"""Tokens from which on a budget has room for that note; within less, it would cost values, and lists are short."""
+
 SEPARATOR, LINE, NOTE = weigh(", "), weigh("\n"), weigh(LISTED) + weigh("\n")
 
 Chosen = dict[int, set[int]]
@@ -48,9 +51,8 @@ def fill(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
         chosen = {place: every.get(place, set()) for place in range(boundary)}
         for place in range(boundary, len(sources)):
             chosen[place] = set(every.get(place, ()) if full[place] is None else range(len(sources[place].facts)))
-        filled = _joined(
-            [*_noted(small[:boundary]), *(text or small[n] for n, text in enumerate(full) if n >= boundary)], chosen
-        )
+        later = [text or small[n] for n, text in enumerate(full) if n >= boundary]
+        filled = _joined([*_noted(small[:boundary], budget), *later], chosen)
         if filled.tokens <= budget:
             return filled
     return _likely(sources, needs, budget)
@@ -75,7 +77,7 @@ def _boundary(full: Sequence[str | None], small: Sequence[str], budget: int) -> 
     whole = [size if text is None else weigh(text) + 1 for text, size in zip(full, sizes, strict=True)]
     total = sum(whole)
     for place in range(len(sizes) + 1):
-        if total + (NOTE if place else 0) <= budget and (place % BLOCK == 0 or place == len(sizes)):
+        if total + (_note(budget) if place else 0) <= budget and (place % BLOCK == 0 or place == len(sizes)):
             return place
         if place < len(sizes):
             total += sizes[place] - whole[place]
@@ -89,7 +91,7 @@ def _likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
     fields: set[tuple[int, str]] = set()
     labels = [labels_of(tuple({fact.field: None for fact in source.facts})) for source in sources]
     order: list[tuple[int, int]] = []
-    size = NOTE
+    size = _note(budget)
     for _, place, index in ranked:
         fact = sources[place].facts[index]
         cost = weigh(fact.text) + SEPARATOR
@@ -109,7 +111,7 @@ def _trimmed(sources: Sequence[Source], chosen: Chosen, order: list[tuple[int, i
     """The chosen values as text; the least likely go until it fits, since sizes were estimated part by part."""
     while True:
         told = {place: chosen[place] for place in sorted(chosen) if chosen[place]}
-        filled = _joined(_noted([compressed(sources[place], facts) for place, facts in told.items()]), told)
+        filled = _joined(_noted([compressed(sources[place], facts) for place, facts in told.items()], budget), told)
         if filled.tokens <= budget or not order:
             return filled
         for place, index in order[-max(1, len(order) // 50) :]:
@@ -117,9 +119,14 @@ def _trimmed(sources: Sequence[Source], chosen: Chosen, order: list[tuple[int, i
         del order[-max(1, len(order) // 50) :]
 
 
-def _noted(compressed_cards: Sequence[str]) -> list[str]:
+def _noted(compressed_cards: Sequence[str], budget: int) -> list[str]:
     """Compressed cards, with the note on how to read them before the first."""
-    return [LISTED, *compressed_cards] if any(compressed_cards) else []
+    return [LISTED, *compressed_cards] if any(compressed_cards) and _note(budget) else list(compressed_cards)
+
+
+def _note(budget: int) -> float:
+    """Tokens of the note; 0 where it is left out."""
+    return NOTE if budget >= NOTED else 0
 
 
 def _joined(texts: Iterable[str], chosen: Chosen) -> Filled:

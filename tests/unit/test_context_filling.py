@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of
 from projections.cards.tables import BLANKS
-from projections.context.filling import LISTED, fill
+from projections.context.filling import LISTED, NOTED, fill
 from projections.context.ranking import rank
 from projections.context.rendering import compressed, heading, labels_of, rows
 from projections.context.shapes import MODES, shape
@@ -101,8 +101,14 @@ def test_what_was_used_what_is_wanted_and_what_flowed_come_first() -> None:
     assert first(Needs(rates={("look", "colour"): (50, 50)})) == "teal"
     assert first(Needs(mode="creative")) in ("teal", "Ida Lund")
     card = source(1, {"ticket": "T-900", **{f"shelf_{n}": f"row {n}" for n in range(9)}}, "look")
-    told = fill([card], Needs(wanted=frozenset(["ticket"])), count(heading(card)) + count(LISTED) + 9)
-    assert told.text.splitlines() == [LISTED, "#1-1 look", "ticket: T-900"]
+    told = fill([card], Needs(wanted=frozenset(["ticket"])), count(heading(card)) + 9)
+    assert told.text.splitlines() == ["#1-1 look", "ticket: T-900"]
+
+
+def test_a_note_on_how_lists_read_stands_first_where_there_is_room_for_it() -> None:
+    card = source(1, {"rows": [{"id": f"T-{n}00", "shelf": f"row {n}"} for n in range(200)]}, "look")
+    told = {budget: fill([card], Needs(), budget).text.splitlines() for budget in (NOTED - 1, NOTED)}
+    assert told[NOTED][:2] == [LISTED, "#1-1 look"] and told[NOTED - 1][0] == "#1-1 look"
 
 
 def test_the_budget_goes_to_values_that_nothing_else_tells() -> None:
