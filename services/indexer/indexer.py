@@ -34,7 +34,7 @@ BATCH = 64
 NICE = 10
 """How much embedding in the background gives way to everything else."""
 RETRY_S = 60.0
-"""How long a model that cannot be loaded is not tried again."""
+"""How long a model that cannot be loaded, or the one before it that cannot be asked, is not tried again."""
 
 _log = logging.getLogger("refold.indexer")
 
@@ -68,6 +68,7 @@ class Indexer:
         self._sweeper = Sweeper(read_models, db, sweep_s)
         self._leads = False
         self._not_before_s = 0.0
+        self._other_not_before_s = 0.0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Index until ``stopping``. Raises what it cannot go on with, for the supervisor to show and to begin anew."""
@@ -132,10 +133,14 @@ class Indexer:
         """Go on with the model that searches use until another takes its place, as well as that can be done."""
         follower = self._follower(model.name, Choice(**model.source, form=self._choice.form))
         behind = await follower.behind(generation, positions)
-        if not behind or follower.given_up or not await self._lead():
+        if not behind or follower.given_up or time.monotonic() < self._other_not_before_s or not await self._lead():
             return False
         try:
             return await self._advance(follower, behind)
+        except Transient as error:  # an endpoint that is gone must not hold up the model that takes its place
+            _log.warning("%s; what is new is found by its words meanwhile", error)
+            self._other_not_before_s = time.monotonic() + RETRY_S
+            return False
         except SetupError as error:
             _log.warning("%s; what is new is found by its words until %s is ready", error, self._choice.model)
             follower.given_up = True

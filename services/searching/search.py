@@ -152,7 +152,8 @@ class Searcher:
             async with asyncio.timeout(self._embed_s):
                 return await self._embed(text)
         except (Transient, TimeoutError) as error:
-            return QueryVector("", None, f"the query could not be embedded in time: {error}")
+            reason = str(error) or f"no answer within {self._embed_s:g} s"
+            return QueryVector("", None, f"the query could not be embedded in time: {reason}")
 
     async def _answer(self, query: CardQuery, ranking: Ranking, fresh: Fresh, asked: QueryVector) -> Answer:
         entries = [hit.entry for hit in ranking.hits]

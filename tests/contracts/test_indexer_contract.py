@@ -246,11 +246,12 @@ async def test_another_model_takes_over_when_it_has_all_vectors(desk: Desk) -> N
     assert not desk.vectors("wide")
 
 
+@pytest.mark.parametrize("fails", [SetupError("its files are gone"), Transient("its endpoint does not answer")])
 @in_loop
-async def test_a_model_that_cannot_be_loaded_any_more_holds_nothing_up(desk: Desk) -> None:
+async def test_a_model_that_cannot_be_asked_any_more_holds_nothing_up(desk: Desk, fails: Exception) -> None:
     desk.publish(*TEXTS[:3])
     await desk.index("letters")
-    desk.models["letters"].fails = SetupError("its files are gone")
+    desk.models["letters"].fails = fails
     desk.publish(*TEXTS[3:5])
     await desk.index("other")
     assert len(desk.vectors("other")) == 5
