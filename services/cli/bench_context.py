@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -62,6 +62,13 @@ def context(
     hint(f"{told['decisions']} decisions of {told['runs']} runs; tokens by Refold's estimate")
 
 
+def _opened(dump: Path) -> TextIO:
+    try:
+        return dump.open("w", encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"--dump {dump} cannot be written: {error.strerror}", USAGE) from error
+
+
 _SHOWN = ("coverage", "labelled", "cost", "density", "later")
 
 
@@ -84,7 +91,7 @@ def _measured(
     others = measuring.other_ways(budgets[0], None if model == "none" else load(Choice(model, form="light")))
     with ExitStack() as stack:
         shown = stack.enter_context(Progress(console=console(stderr=True), transient=True))
-        lines = stack.enter_context(dump.open("w", encoding="utf-8")) if dump else None
+        lines = stack.enter_context(_opened(dump)) if dump else None
         bar = shown.add_task("runs", total=len(runs))
         figures = measuring.measure(
             measuring.decisions(runs, budgets, others, alone=alone, done=lambda: shown.advance(bar)),

@@ -98,6 +98,12 @@ def test_data_of_another_form_is_an_error(tmp_path: Path) -> None:
     assert done.returncode == 2 and b"no runs of the form chat" in done.stderr
 
 
+def test_a_dump_that_cannot_be_written_is_an_error(recorded: Path, tmp_path: Path) -> None:
+    dump = tmp_path / "nowhere" / "dump.jsonl"
+    done = refold("bench", "context", "--data", str(recorded), "--model", "none", "--dump", str(dump))
+    assert done.returncode == 2 and b"cannot be written: No such file" in done.stderr.replace(b"\n", b" ")
+
+
 def test_a_label_is_close_before_its_value_or_the_sentence_is_whole() -> None:
     facts = [facts_of({"order_id": "W000003", "prices": {"economy": 152}, "note": "left at Mrs. Abel's door, No. 12b"})]
     assert is_labelled("W000003", "order_id: W000002, W000003", facts)
