@@ -89,8 +89,8 @@ _NEAR = 24
 _HINTS = (
     "passw", "passphrase", "pwd", "secret", "token", "credential", "authorization", "bearer", "private",
     "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xox", "eyj", "passcode", "_pass=", "_pass:", "_pat=", "_pat:",
-    "kennwort", "contrase", "senha", "mot de passe", "cookie", "?key=", "&key=", "code=", "sig=", "signature=", "auth=", "-u ", "--user",
-    "webhooks/", "hooks.slack",
+    "kennwort", "contrase", "senha", "mot de passe", "cookie", "?key=", "&key=", "code=", "sig=", "signature=",
+    "auth=", "-u ", "--user", "webhooks/", "hooks.slack",
 )  # fmt: skip
 _HINTS_WIDE = ("密", "口令", "令牌", "パスワード", "暗証番号", "비밀번호", "пароль")
 _LONG_ENOUGH = 20

@@ -36,9 +36,11 @@ def runs(
     if as_json:
         print_lines(found)
         return
+    # a run that no task was named for is its own task
+    tasks = ("" if one["task"] == one["run"] else one["task"] for one in found)
     rows = [
-        (one["run"], one["attempt"], one["agent"], second(one["started"]), one["task"], one_line(one["goal"]))
-        for one in found
+        (one["run"], one["attempt"], one["agent"], second(one["started"])[:16], task, one_line(one["goal"]))
+        for one, task in zip(found, tasks, strict=True)
     ]
     print_table(("run", "attempt#", "agent~", "started", "task~", "goal~"), rows, empty="no runs yet")
 

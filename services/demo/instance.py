@@ -45,7 +45,8 @@ class Instance:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "services.cli.main", "up", "--data", str(self.data), "--http", "0"],
-                env=clean_environment(**self._settings),
+                # where torch is installed it would leave a folder in the system's temporary files
+                env=clean_environment(TORCHINDUCTOR_CACHE_DIR=str(self.data / "torch"), **self._settings),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from projections.registry import PROJECTIONS
+
 ROOT = Path(__file__).resolve().parents[2]
 DATASETS = Path(os.environ.get("REFOLD_DATASETS") or ROOT.parent / "shared" / "data")
 SAMPLES = ROOT / "tests" / "fixtures" / "imports"
@@ -53,7 +55,8 @@ def settled(data: Path) -> int:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         status = refold(data, "status")
-        if status["events"] == before and all(one["lag_events"] == 0 for one in status["projections"]):
+        behind = [one for one in (*status["projections"], *status["reactors"]) if one["lag_events"]]
+        if status["events"] == before and not behind:
             return int(before)
         before = status["events"]
         time.sleep(1)
@@ -80,11 +83,4 @@ def test_everything_is_imported_once_and_verifies(data: Path, sources: tuple[tup
     second = refold(data, "verify")
     assert first["equal"] and second["equal"]
     assert first["projections"] == second["projections"]
-    assert {one["name"] for one in first["projections"]} == {
-        "task_state",
-        "memory_cards",
-        "settlements",
-        "beliefs",
-        "threads",
-        "items",
-    }
+    assert {one["name"] for one in first["projections"]} == set(PROJECTIONS)
