@@ -19,10 +19,11 @@ from events.archive.reader import Archive
 from events.database import Database
 from events.errors import Fenced
 from projections.engine import ownership
+from projections.engine.memo import Shared
 from projections.engine.source import ArchiveSource, DenseReader
 from services.logs import brief
 from services.reactors.checkpoints import introduce
-from services.reactors.partition import Outlet, PartitionRun
+from services.reactors.partition import POLL_S, Outlet, PartitionRun
 from services.reactors.reactor import Outside, Reactor
 
 GROUP = "reactors"
@@ -54,6 +55,10 @@ class ReactorLoop:
     outside: Outside = field(default_factory=Outside)
     _running: dict[Unit, _Running] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # all reactors follow the same events, so they are read once
+        self._source = Shared(ArchiveSource(self.db), POLL_S / 2)
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping``; raises when the store cannot be used, for the supervisor to start it again."""
         by_unit = {(f"reactor/{r.name}", p): r for r in self.reactors for p in range(self.partitions)}
@@ -75,6 +80,8 @@ class ReactorLoop:
 
     def wake(self, partition: int | None = None) -> None:
         """The archive has advanced in a partition (None: perhaps in any)."""
+        for each in range(self.partitions) if partition is None else (partition,):
+            self._source.moved(each)
         for (_, of), running in self._running.items():
             if partition is None or of == partition:
                 running.wake.set()
@@ -104,7 +111,7 @@ class ReactorLoop:
     def _start(self, unit: Unit, reactor: Reactor, slots: asyncio.Semaphore) -> None:
         stopping, wake = asyncio.Event(), asyncio.Event()
         run = PartitionRun(
-            reactor, unit[1], self.db, Archive(self.db), DenseReader(ArchiveSource(self.db), unit[1]), self.outlet,
+            reactor, unit[1], self.db, Archive(self.db), DenseReader(self._source, unit[1]), self.outlet,
             slots, wake, self.outside,
         )  # fmt: skip
         self._running[unit] = _Running(asyncio.create_task(run.run(stopping)), stopping, wake)
