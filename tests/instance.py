@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 REFOLD = (sys.executable, "-m", "services.cli.main")
 READY_S = 60.0
 SETTLE_S = 60.0
+NO_MODEL = {"REFOLD_EMBEDDING_FORM": "light", "REFOLD_EMBEDDING_MODEL": "none"}
+"""An embedding model takes a process more at every start, and torch some seconds: tests that are about them ask."""
+WITH_MODEL = {"REFOLD_EMBEDDING_MODEL": "use-multilingual"}
 _STORES = ("REFOLD_DATABASE_URL", "REDIS_URL")
 
 
@@ -33,8 +36,7 @@ def environment(**more: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("REFOLD_") and name not in unwanted
     }
-    # torch takes seconds of every start; tests that are about it ask for it
-    return {**kept, "REFOLD_EMBEDDING_FORM": "light", **more}
+    return {**kept, **NO_MODEL, **more}
 
 
 def refold(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[bytes]:

@@ -45,8 +45,8 @@ class Instance:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "services.cli.main", "up", "--data", str(self.data), "--http", "0"],
-                # where torch is installed it would leave a folder in the system's temporary files
-                env=clean_environment(TORCHINDUCTOR_CACHE_DIR=str(self.data / "torch"), **self._settings),
+                # the same on every machine: where torch is installed it would take seconds of every start
+                env=clean_environment(REFOLD_EMBEDDING_FORM="light", **self._settings),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from projections.registry import PROJECTIONS
+from tests.instance import NO_MODEL
+from tests.soak import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASETS = Path(os.environ.get("REFOLD_DATASETS") or ROOT.parent / "shared" / "data")
@@ -22,8 +24,11 @@ SAMPLES = ROOT / "tests" / "fixtures" / "imports"
 REAL = (("chat", DATASETS / "tau-bench-airline"), ("relay", DATASETS / "relay"), ("swe-agent", DATASETS / "swe-agent"))
 OURS = tuple((format, SAMPLES / format) for format in ("chat", "relay", "swe-agent"))
 
+SHARE = () if ALL else ("--limit", "60")
+"""Of each format; all runs in ``make soak``."""
+
 ENVIRON = {name: text for name, text in os.environ.items() if not name.startswith("REFOLD_") and name != "REDIS_URL"}
-ENVIRON["REFOLD_EMBEDDING_FORM"] = "light"
+ENVIRON |= NO_MODEL
 
 
 def refold(data: Path, *arguments: str) -> Any:
@@ -73,7 +78,7 @@ def test_everything_is_imported_once_and_verifies(data: Path, sources: tuple[tup
 
     def import_all() -> None:
         for format, path in at_hand:
-            refold(data, "import", str(path), "--format", format, "--wait")
+            refold(data, "import", str(path), "--format", format, "--wait", *SHARE)
 
     import_all()
     events = settled(data)

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.soak import soak
+
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "services.cli.main", "demo"]
 LIMIT_S = 120
@@ -71,6 +73,7 @@ def test_a_demo_that_is_stopped_leaves_nothing(how: signal.Signals) -> None:
         assert list(folder.iterdir()) == []
 
 
+@soak
 @pytest.mark.timeout(LIMIT_S)
 def test_a_broken_promise_is_told_and_is_the_exit_code() -> None:
     """A supplier who forgets what he was told gets an order twice: the demo must not call that a success."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.instance import Instance, refold, running_instance, until
+from tests.instance import WITH_MODEL, Instance, refold, running_instance, until
 from tests.model_server import ModelServer, Reply, model_server
 
 WISHES = (
@@ -40,7 +40,7 @@ def publish(instance: Instance, *texts: str) -> None:
 
 def test_embeddings_are_made_shown_and_moved_to_another_model(tmp_path: Path, server: ModelServer) -> None:
     data = tmp_path / "data"
-    with running_instance(data) as instance:
+    with running_instance(data, **WITH_MODEL) as instance:
         publish(instance, *WISHES)
         until(lambda: embeddings(instance) == [("use-multilingual", "active", 512, 3, 0)])
         shown = instance.refold("status").stdout.decode()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from refold import Refold
 
-from tests.instance import Instance, refold, running_instance, until
+from tests.instance import WITH_MODEL, Instance, refold, running_instance, until
 
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with running_instance(tmp_path_factory.mktemp("search") / "data") as running:
+    with running_instance(tmp_path_factory.mktemp("search") / "data", **WITH_MODEL) as running:
         yield running
 
 

@@ -22,6 +22,7 @@ import pytest
 import redis
 
 from services.embedded.redis_server import start_redis
+from tests.instance import NO_MODEL
 from tests.servers import PostgresServer, free_port
 
 REFOLD = (sys.executable, "-m", "services.cli.main")
@@ -71,7 +72,7 @@ class Machine:
 
     def command(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("REFOLD_") and k != "REDIS_URL"}
-        inherited["REFOLD_EMBEDDING_FORM"] = "light"
+        inherited |= NO_MODEL
         return subprocess.Popen(
             [*REFOLD, *arguments],
             env={**inherited, "REFOLD_DATA": str(self.data), "REFOLD_HTTP_PORT": "0", **environ},

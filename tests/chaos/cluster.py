@@ -22,6 +22,7 @@ from events.errors import Transient
 from projections.rebuilding.verify import verify
 from services.composition import Backend
 from services.settings import Settings
+from tests.instance import NO_MODEL, WITH_MODEL
 from tests.redis_cluster import AnyServer
 from tests.servers import redis_server
 
@@ -170,7 +171,7 @@ async def running_cluster(
     if database_url:
         given["REFOLD_DATABASE_URL"] = database_url
     environ = {name: text for name, text in os.environ.items() if not name.startswith("REFOLD_")}
-    environ |= {"REFOLD_EMBEDDING_FORM": "light", **given}
+    environ |= {**NO_MODEL, **(WITH_MODEL if "indexer" in (roles or {}) else {}), **given}
     backend = await Backend.open(Settings.read(environ))
     cluster = Cluster(redis, {}, backend)
     try:

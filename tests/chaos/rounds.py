@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 ALL = bool(os.environ.get("REFOLD_CHAOS_ALL"))
 """Every point, however long it takes (``make soak``)."""
 
-MOST = 14
+MOST = 10
 """Points that a part consists of at most: on a slow machine a process looks more often, and passes more of them."""
 
 _READS = ("XREAD", "GET", "TYPE", "HGET", "XRANGE", "SUBSCRIBE")

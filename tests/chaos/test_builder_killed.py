@@ -20,6 +20,7 @@ from projections.generations import Generation
 from tests.chaos.cluster import LEASE_S, Cluster, running_cluster
 from tests.chaos.killing import publish
 from tests.chaos.workload import made_up_runs
+from tests.soak import soak
 
 NAME = "task_state"
 RUNS = 24
@@ -114,7 +115,7 @@ TROUBLES = (_killed("folding"), _killed("verifying"), _power_cut, _frozen)
 
 @pytest.mark.chaos
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=soak)])
 def test_builder_killed(tmp_path: Path, store: str, request: pytest.FixtureRequest) -> None:
     """C2, invariants 2 and 6: killed while it folds in processes or verifies, frozen past its lease, a power cut."""
     database_url = request.getfixturevalue("postgres").new_database() if store == "postgresql" else ""

@@ -18,9 +18,9 @@ from tests.redis_cluster import redis_cluster
 
 VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"
-KILLS = {EMBEDDED: 20, SCALED_OUT: 8} if ALL else {EMBEDDED: 8, SCALED_OUT: 3}
+KILLS = {EMBEDDED: 20, SCALED_OUT: 8} if ALL else {EMBEDDED: 6, SCALED_OUT: 2}
 """The same happens either way; where a Redis Cluster comes back more slowly, less often."""
-RUNS = 10_000 if ALL else 160
+RUNS = 10_000 if ALL else 120
 """Runs at most."""
 
 

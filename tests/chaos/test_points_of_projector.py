@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.rounds import every_point
+from tests.soak import soak
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 7), ("postgresql", "SIGKILL", 4), ("postgresql", "SIGSTOP", 23)],
+    [
+        ("sqlite", "SIGKILL", 1),
+        ("sqlite", "SIGSTOP", 7),
+        ("postgresql", "SIGKILL", 4),
+        pytest.param("postgresql", "SIGSTOP", 23, marks=soak),
+    ],
 )
 def test_points_of_projector(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest

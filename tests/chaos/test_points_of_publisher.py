@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.rounds import every_point
+from tests.soak import soak
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 1), ("sqlite", "SIGSTOP", 17), ("postgresql", "SIGKILL", 5), ("postgresql", "SIGSTOP", 61)],
+    [
+        ("sqlite", "SIGKILL", 1),
+        ("sqlite", "SIGSTOP", 17),
+        ("postgresql", "SIGKILL", 5),
+        pytest.param("postgresql", "SIGSTOP", 61, marks=soak),
+    ],
 )
 def test_points_of_publisher(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.rounds import ALL, every_point
+from tests.chaos.rounds import every_point
+from tests.soak import soak
 
 
 @pytest.mark.chaos
@@ -16,7 +17,7 @@ from tests.chaos.rounds import ALL, every_point
     [
         ("sqlite", "SIGKILL", 40),
         ("sqlite", "SIGSTOP", 99),
-        pytest.param("postgresql", "SIGKILL", 70, marks=pytest.mark.skipif(not ALL, reason="`make soak` runs it")),
+        pytest.param("postgresql", "SIGKILL", 70, marks=soak),
         ("postgresql", "SIGSTOP", 130),
     ],
 )

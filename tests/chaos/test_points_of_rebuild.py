@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.rounds import every_point
+from tests.soak import soak
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("store", "signum", "stride"),
-    [("sqlite", "SIGKILL", 3), ("sqlite", "SIGSTOP", 29), ("postgresql", "SIGKILL", 9), ("postgresql", "SIGSTOP", 41)],
+    [
+        ("sqlite", "SIGKILL", 3),
+        ("sqlite", "SIGSTOP", 29),
+        ("postgresql", "SIGKILL", 9),
+        pytest.param("postgresql", "SIGSTOP", 41, marks=soak),
+    ],
 )
 def test_points_of_rebuild(
     tmp_path: Path, store: str, signum: str, stride: int, request: pytest.FixtureRequest

@@ -11,13 +11,14 @@ import pytest
 from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish, ripen
 from tests.chaos.workload import made_up_runs
+from tests.soak import soak
 
 CUTS = 2
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=soak)])
 def test_power_cut(tmp_path: Path, store: str, request: pytest.FixtureRequest) -> None:
     """Invariant 1: what was acknowledged is there after every process was killed at once."""
     database_url = request.getfixturevalue("postgres").new_database() if store == "postgresql" else ""

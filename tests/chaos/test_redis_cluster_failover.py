@@ -18,11 +18,12 @@ from tests.chaos.killing import publish
 from tests.chaos.workload import Run, made_up_runs
 from tests.redis_cluster import Node, RedisCluster, open_redis, redis_cluster, until
 from tests.servers import PostgresServer
+from tests.soak import soak
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=soak)], ids=["dies", "hangs"])
 def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer, how: signal.Signals) -> None:
     """Half of the partitions and the inbox change their server, and lose what the replica had not got yet.
 

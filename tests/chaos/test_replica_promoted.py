@@ -17,6 +17,7 @@ from tests.chaos.cluster import PATIENCE_S, Cluster, running_cluster
 from tests.chaos.killing import publish
 from tests.chaos.replication import ReplicatedRedis, replicated_redis
 from tests.chaos.workload import made_up_runs
+from tests.soak import soak
 
 LEAST_EVENTS = 7
 """Events that the smallest made up run has."""
@@ -24,7 +25,7 @@ LEAST_EVENTS = 7
 
 @pytest.mark.chaos
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("store", "failovers"), [("sqlite", 2), ("postgresql", 1)])
+@pytest.mark.parametrize(("store", "failovers"), [("sqlite", 2), pytest.param("postgresql", 1, marks=soak)])
 def test_replica_promoted(tmp_path: Path, store: str, failovers: int, request: pytest.FixtureRequest) -> None:
     """Invariant 1: nothing acknowledged is lost, nothing doubled, and publishers see no more than "again"."""
     database_url = request.getfixturevalue("postgres").new_database() if store == "postgresql" else ""

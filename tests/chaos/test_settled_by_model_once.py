@@ -89,5 +89,10 @@ def asked(model: ModelServer, up: Instance) -> None:
         assert "[no result" in result["content"]
         assert "The run has ended: lost" in instruction["content"]
         assert "side effect without an answer, check before repeating: pay" in instruction["content"]
-    found: dict[str, Any] = up.http.get("/v1/sessions/killed/state").json()
+
+    def state() -> dict[str, Any] | None:
+        answer = up.http.get("/v1/sessions/killed/state")
+        return answer.json() if answer.status_code == 200 else None
+
+    found = until(state)
     assert found["settled_runs"] == 1 and found["settling"] == []

@@ -16,7 +16,7 @@ import pytest
 from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance, until
 
-LIVES = 12 if ALL else 5
+LIVES = 12 if ALL else 4
 
 
 @pytest.mark.chaos

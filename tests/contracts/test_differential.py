@@ -48,7 +48,7 @@ def check(stores: Stores, events: list[Event], dice: random.Random) -> Counter[s
     return counts
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stream=streams(), seed=st.integers(0, 2**32))
 def test_random_streams_on_sqlite(tmp_path_factory: Any, stream: list[Made], seed: int) -> None:
     """Out of order, repeated, conflicting, late, unknown, newer, broken, discarded (C12, C13, C14, C15, C43)."""

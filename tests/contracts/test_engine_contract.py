@@ -150,7 +150,7 @@ def check_one_history(stores: Stores, operations: Sequence[tuple[Any, ...]], dat
         db.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(operations=OPERATIONS, data=st.data())
 def test_live_equals_naive_fold_rebuild_and_verify_sqlite(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[Any, ...]], data: st.DataObject

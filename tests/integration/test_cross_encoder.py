@@ -11,8 +11,9 @@ import pytest
 
 from services.embedding.framework import is_installed
 from services.searching.judging import CrossEncoder
+from tests.soak import soak
 
-pytestmark = pytest.mark.skipif(not is_installed(), reason="sentence-transformers is not installed")
+pytestmark = [soak, pytest.mark.skipif(not is_installed(), reason="sentence-transformers is not installed")]
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "window", "seat", "table")
 MAKE = """

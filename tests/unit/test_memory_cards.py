@@ -213,14 +213,14 @@ PARTS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(PARTS, max_size=30), st.integers(1, 40))
 def test_any_batch_split_gives_the_same_rows(parts: list[Any], batch: int) -> None:
     raws = story(*parts)
     assert fold(MEMORY_CARDS, raws, batch=batch).dump() == fold(MEMORY_CARDS, raws, batch=1).dump()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(PARTS, max_size=30))
 def test_counts_agree_with_the_rows_they_count(parts: list[Any]) -> None:
     folded = fold(MEMORY_CARDS, story(*parts))

@@ -54,14 +54,14 @@ def _raws(history: list[tuple[tuple[str, dict[str, Any]], str, str]]) -> list[di
     return [event(kind, n, task=task, run=run, **data) for n, ((kind, data), run, task) in enumerate(history)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(HISTORIES, st.integers(1, 50))
 def test_any_batch_split_gives_the_same_rows(history: list[Any], batch: int) -> None:
     raws = _raws(history)
     assert fold(TASK_STATE, raws, batch=batch).dump() == fold(TASK_STATE, raws, batch=1).dump()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(HISTORIES)
 def test_counters_agree_with_the_rows_they_count(history: list[Any]) -> None:
     folded = fold(TASK_STATE, _raws(history))
@@ -82,7 +82,7 @@ def test_counters_agree_with_the_rows_they_count(history: list[Any]) -> None:
         assert head["late"] == len(folded.table("late_events", key=key))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(HISTORIES)
 def test_progress_does_not_depend_on_dialogue(history: list[Any]) -> None:
     recorded = record(_raws(history))
