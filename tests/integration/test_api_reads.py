@@ -221,7 +221,8 @@ def test_events_of_a_run_are_listed_as_they_were_received(instance: Instance, or
     while True:
         params = {"limit": 2, "order": order} | ({"cursor": cursor} if cursor else {})
         page = instance.http.get(f"/v1/runs/{run}/events", params=params).json()
-        seen += page["items"]
+        # the curator answers what is proposed, whenever it comes to it
+        seen += [event for event in page["items"] if event["id"].startswith("e-")]
         cursor = page["next_cursor"]
         if cursor is None:
             break
