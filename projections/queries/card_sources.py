@@ -16,7 +16,7 @@ from projections.cards.facts import Fact
 from projections.cards.flows import SEPARATOR
 from projections.cards.needs import words
 from projections.context.sources import Needs, Source
-from projections.queries.rows import Document, many, one, position, until
+from projections.queries.rows import Document, is_over, many, one, position
 
 MAX_SOURCES = 400
 """Cards of a task that a context chooses from: the latest."""
@@ -52,7 +52,7 @@ def read_sources(conn: Connection, org: str, task: str, now: datetime) -> list[S
     latent = many(conn, t.CARD_LATENT, org, key, limit=MAX_SOURCES)
     rows += [row["row"] for row in latent if row["row"]["status"] in _STANDING]
     places = {row["card"]: position(row) for row in rows}
-    standing = [row for row in rows if not _expired(row, now)]
+    standing = [row for row in rows if not is_over(row["as_of"], row["ttl_s"], now)]
     standing.sort(key=lambda row: (row["epoch"], row["n"]))
     return [source_of(row, places) for row in _latest(standing[-MAX_SOURCES:])]
 
@@ -131,10 +131,3 @@ def sum_flows(counts: Iterable[Mapping[str, int]], stood: Iterable[tuple[str, Ma
             became[tool, field] += count
             parameters.add("_".join(words(parameter)))
     return Flows(seen, became, frozenset(parameters - {""}))
-
-
-def _expired(row: Document, now: datetime) -> bool:
-    if row["ttl_s"] is None:
-        return False
-    end = until(row["as_of"], row["ttl_s"])
-    return end is not None and end <= now

@@ -13,7 +13,7 @@ from projections.cards import tables as t
 from projections.cards.flows import places
 from projections.cards.rules import AHEAD, CAUSAL, CHANGE, CONSTRAINT, NOVELTY
 from projections.cards.values import normal
-from projections.queries.rows import Document, many, one, pick, position, until
+from projections.queries.rows import Document, is_over, many, one, pick, position
 
 _SHOWN = (
     "card", "source", "trust", "tool", "call_id", "summary", "model_summary", "excludes", "entity", "attribute",
@@ -56,12 +56,7 @@ def _expired_of(conn: Connection, org: str, key: str, now: datetime) -> list[str
     query = select(c.card, c.as_of, c.ttl_s).where(
         c.org == org, c.key == key, c.status == "active", c.ttl_s.is_not(None)
     )
-    return [card for card, as_of, ttl_s in conn.execute(query) if _over(as_of, ttl_s, now)]
-
-
-def _over(as_of: str, ttl_s: float | None, now: datetime) -> bool:
-    end = None if ttl_s is None else until(as_of, ttl_s)
-    return end is not None and end <= now
+    return [card for card, as_of, ttl_s in conn.execute(query) if is_over(as_of, ttl_s, now)]
 
 
 def card_document(conn: Connection, org: str, card: str, now: datetime | None = None) -> Document | None:
@@ -131,7 +126,7 @@ def _asked(field: str, by: str, parameter: str) -> str:
 def _card(row: Document, now: datetime | None = None) -> Document:
     """A card with why it exists, and the way back to its original: event, partition and position."""
     original = {"event_id": row["event_id"], "partition": row["partition"], "position": position(row)}
-    over = now is not None and row["status"] == "active" and _over(row["as_of"], row["ttl_s"], now)
+    over = now is not None and row["status"] == "active" and is_over(row["as_of"], row["ttl_s"], now)
     return {
         **pick(row, *_SHOWN),
         "value": row["value"],

@@ -109,6 +109,12 @@ def until(time: str, seconds: float) -> datetime | None:
         return None
 
 
+def is_over(time: str, ttl_s: float | None, now: datetime) -> bool:
+    """Whether what held from a raw time on, for ``ttl_s`` seconds (None: without an end), holds no more."""
+    end = None if ttl_s is None else until(time, ttl_s)
+    return end is not None and end <= now
+
+
 def pick(row: Document, *names: str) -> Document:
     """Some columns of a row, without those that say nothing."""
     return {name: row[name] for name in names if row[name] not in ("", None)}
