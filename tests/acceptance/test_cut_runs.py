@@ -6,7 +6,6 @@ are folded and committed; then the owners are gone, and others go on from the st
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from projections.task_state import TASK_STATE
 from tests.acceptance.cut_runs import SETS, cuts, finished_steps, in_flight, progress, resumed, runs_of, task_of
 from tests.chaos.workload import DATASETS, Run
 from tests.contracts.engine_lab import PARTITIONS, Lab
+from tests.soak import ALL
 
 NOW = datetime(2026, 8, 1, tzinfo=UTC)
 UNCUT = "uncut"
@@ -42,7 +42,6 @@ Owner = tuple[str, str]
 OF_ATTEMPTS = frozenset(("runs", "late_events"))
 """Tables that tell of attempts, and of what came after an attempt was over, rather than of the task."""
 
-ALL = bool(os.environ.get("REFOLD_CHAOS_ALL"))
 SHARE = {"tau-bench-airline": 6, "relay": 9, "memorybank": 4}
 """Of so many runs of a set, by length, one is cut; all of them with REFOLD_CHAOS_ALL."""
 

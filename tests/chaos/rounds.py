@@ -6,7 +6,6 @@ files beside it start that, since forking wants a process without threads.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -25,11 +24,9 @@ from sqlalchemy import make_url
 
 from events.database import Stores
 from tests.chaos.faults import POINTS, Child, fork, prepare_to_fork
+from tests.soak import ALL
 
 ROOT = Path(__file__).parents[2]
-ALL = bool(os.environ.get("REFOLD_CHAOS_ALL"))
-"""Every point, however long it takes (``make soak``)."""
-
 MOST = 10
 """Points that a part consists of at most: on a slow machine a process looks more often, and passes more of them."""
 

@@ -20,7 +20,7 @@ from projections.generations import Generation
 from tests.chaos.cluster import LEASE_S, Cluster, running_cluster
 from tests.chaos.killing import publish
 from tests.chaos.workload import made_up_runs
-from tests.soak import soak
+from tests.soak import ALL, soak
 
 NAME = "task_state"
 RUNS = 24
@@ -119,7 +119,7 @@ TROUBLES = (_killed("folding"), _killed("verifying"), _power_cut, _frozen)
 def test_builder_killed(tmp_path: Path, store: str, request: pytest.FixtureRequest) -> None:
     """C2, invariants 2 and 6: killed while it folds in processes or verifies, frozen past its lease, a power cut."""
     database_url = request.getfixturevalue("postgres").new_database() if store == "postgresql" else ""
-    troubles = TROUBLES if os.environ.get("REFOLD_CHAOS_ALL") else TROUBLES[store == "postgresql" :: 2]
+    troubles = TROUBLES if ALL else TROUBLES[store == "postgresql" :: 2]
     runs = made_up_runs(RUNS, random.Random(23))
     early, late = runs[: RUNS // 2], runs[RUNS // 2 :]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -22,10 +21,11 @@ from tests.chaos.commit_proxy import CommitProxy, Fate, commit_proxy, only
 from tests.chaos.projector_world import check_toy, first_events
 from tests.contracts.engine_lab import TOY, Lab
 from tests.servers import PostgresServer
+from tests.soak import ALL
 
 SWAP = b"activated_ms="
 """What the transaction sends that makes a generation active."""
-STRIDE = 1 if os.environ.get("REFOLD_CHAOS_ALL") else 4
+STRIDE = 1 if ALL else 4
 
 
 @pytest.mark.chaos

@@ -27,8 +27,8 @@ from refold import Refold
 from tests.chaos.bank import BankServer
 from tests.chaos.nursery import FAILED, LOST, Nursery
 from tests.chaos.paying_agent import QUICK, chosen, pages
-from tests.chaos.rounds import ALL
 from tests.instance import REFOLD, ROOT, Instance, environment, running_instance
+from tests.soak import ALL
 
 STEPS = {"sync": ("order", "pay", "print", "tell"), "async": ("pay", "print")}
 EFFECTS = {"sync": (2, 2), "async": (1, 1)}

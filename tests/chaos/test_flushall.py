@@ -11,8 +11,8 @@ import redis
 
 from tests.chaos.cluster import Cluster, running_cluster
 from tests.chaos.killing import publish
-from tests.chaos.rounds import ALL
 from tests.chaos.workload import made_up_runs
+from tests.soak import ALL
 
 FLUSHES = 3 if ALL else 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from services.embedding.choice import Choice
 from services.embedding.models import load
 from services.indexer.status import read_stored, read_waiting
 from tests.chaos.cluster import Cluster, running_cluster
+from tests.soak import ALL
 
 ROLES = {"archiver": "archiver", "projector": "projector", "indexer": "indexer"}
 MODEL = "use-multilingual"
 CARDS_MADE = 160
-KILLS_AT = (1, 60, 120) if os.environ.get("REFOLD_CHAOS_ALL") else (60,)
+KILLS_AT = (1, 60, 120) if ALL else (60,)
 """How many vectors there are when it is killed."""
 PATIENCE_S = 120.0
 TOWNS = ("Oslo", "Turku", "Narvik", "Moss", "Bergen", "Lund", "Aarhus", "Visby")

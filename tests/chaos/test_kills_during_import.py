@@ -12,9 +12,9 @@ import pytest
 
 from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish_under_fire
-from tests.chaos.rounds import ALL
 from tests.chaos.workload import made_up_runs, real_runs
 from tests.redis_cluster import redis_cluster
+from tests.soak import ALL
 
 VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"

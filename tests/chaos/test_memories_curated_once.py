@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance, until
+from tests.soak import ALL
 
 LIVES = 6 if ALL else 1
 USERS = ("ada", "bo")

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tests.chaos.nursery import Nursery
-from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance
+from tests.soak import ALL
 
 MANY = 10 if ALL else 1
 

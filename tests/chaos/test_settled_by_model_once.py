@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.rounds import ALL
 from tests.instance import Instance, environment, running_instance, until
 from tests.model_server import ModelServer, good, model_server, says
+from tests.soak import ALL
 
 LIVES = 8 if ALL else 2
 

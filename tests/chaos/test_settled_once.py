@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.chaos.rounds import ALL
 from tests.instance import Instance, running_instance, until
+from tests.soak import ALL
 
 LIVES = 12 if ALL else 4
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.chaos.cluster import running_cluster
 from tests.chaos.killing import publish_while_frozen
-from tests.chaos.rounds import ALL
 from tests.chaos.workload import made_up_runs
+from tests.soak import ALL
 
 FREEZES = 4 if ALL else 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,10 @@ from services.embedding.process import Died, Loaded
 from services.indexer.indexer import Indexer
 from services.indexer.status import read_stored, read_waiting
 from tests.contracts.engine_lab import PARTITIONS, Lab, event
+from tests.coroutines import in_loop
 
 ORG = "default"
 WAIT_S = 60.0
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, run in an event loop of its own."""
-
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))
-
-    return run
 
 
 class Letters:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterator
-from functools import partial, wraps
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from services.embedding.queries import QueryVector
 from services.searching.scopes import ScopeIndexes
 from services.searching.search import Answer, Searcher
 from tests.contracts.engine_lab import PARTITIONS, Lab, event, where
+from tests.coroutines import in_loop
 
 NAMES = iter(range(1_000_000))
 ME = Scope("default", user="me")
@@ -43,16 +44,6 @@ def lab(stores: Stores) -> Iterator[Lab]:
     ensure_first_generation(MEMORY_CARDS, lab.stores, lab.log, "test")
     yield lab
     lab.log.close()
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, run in an event loop of its own."""
-
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))
-
-    return run
 
 
 class Desk:

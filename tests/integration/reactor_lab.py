@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
@@ -13,11 +15,12 @@ from sqlalchemy import select
 from events import door
 from events.archive import queries, store
 from events.archive.reader import Archived
-from events.archive.schema import reactor_checkpoints
-from events.database import Database
+from events.archive.schema import metadata, reactor_checkpoints
+from events.database import Database, Stores
 from events.errors import Transient
 from events.event import START, Event, Position
 from events.keys import partition_of
+from services.reactors.checkpoints import introduce
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Reactor
@@ -46,6 +49,22 @@ class ArchiveOutlet:
 
     async def give_up(self, reactor: str, source: Archived, error: Exception) -> None:
         self.given_up.append((reactor, str(error)))
+
+
+def opened(log: Database, *reactors: Reactor) -> Database:
+    """An empty log, opened, in which the reactors begin."""
+    log.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
+    log.write_now(lambda conn: introduce(conn, reactors))
+    return log
+
+
+@contextmanager
+def sqlite_log(folder: Path, *reactors: Reactor) -> Iterator[Database]:
+    """As ``opened``: a log of its own, in SQLite files in a folder."""
+    log = Stores(f"sqlite:///{folder}").log()
+    log.write_now(metadata.create_all)
+    yield opened(log, *reactors)
+    log.close()
 
 
 def archive(conn: Any, events: Sequence[Event], received_ms: int | None = None) -> None:

@@ -15,10 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from events import door
-from events.archive import queries, store
+from events.archive import queries
 from events.archive.reader import Archived
-from events.archive.schema import metadata
-from events.database import Database, Stores
+from events.database import Database
 from events.errors import Transient
 from events.event import START, Event, Position, Recorded
 from projections.memories import MEMORIES_PROJECTION
@@ -29,37 +28,32 @@ from services.reactors.extractor import EXTRACTOR
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside, Reactor, read_recorded
 from tests.integration.reactor_lab import (
-    NOW_MS,
     PARTITIONS,
     ArchiveOutlet,
     archive,
     checkpoints_at_end,
     loop_of,
+    opened,
     put,
     run_until,
+    sqlite_log,
     stored,
 )  # fmt: skip
 from tests.unit.fold_runner import Folded
 
-
-def opened(log: Database) -> Database:
-    log.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
-    log.write_now(lambda conn: introduce(conn, [CURATOR, EXTRACTOR, CONSOLIDATOR]))
-    return log
+REACTORS = (CURATOR, EXTRACTOR, CONSOLIDATOR)
 
 
 @pytest.fixture
 def either(log_db: Database) -> Database:
     """The log on each store in turn, for what depends on it."""
-    return opened(log_db)
+    return opened(log_db, *REACTORS)
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    log = Stores(f"sqlite:///{tmp_path}/stores").log()
-    log.write_now(metadata.create_all)
-    yield opened(log)
-    log.close()
+    with sqlite_log(tmp_path / "stores", *REACTORS) as log:
+        yield log
 
 
 @dataclass

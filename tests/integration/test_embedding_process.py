@@ -9,10 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -27,21 +24,12 @@ from services.embedding.framework import is_installed
 from services.embedding.models import load
 from services.embedding.process import ModelProcess
 from services.embedding.queries import Embeddings
+from tests.coroutines import in_loop
 from tests.instance import ROOT
 
 WAIT_S = 60.0
 LIGHT = Choice(form="light")
 TEXTS = ["Where is my flight to Boston?", "", "航班已取消", "a lone surrogate \ud800 is no text"]
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, run in an event loop of its own."""
-
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))
-
-    return run
 
 
 async def gone(pid: int) -> None:

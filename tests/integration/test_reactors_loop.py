@@ -16,22 +16,21 @@ import pytest
 from sqlalchemy import update
 
 from events import door
-from events.archive import store
 from events.archive.schema import reactor_checkpoints
 from events.database import Database
 from events.errors import Fenced
 from events.event import Event, Position
 from events.registry import EVENT_TYPES
-from services.reactors.checkpoints import advance, introduce, take_over
+from services.reactors.checkpoints import advance, take_over
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.reactor import Later, Reaction, Reactor
 from services.reactors.settler import SETTLER
 from tests.integration.reactor_lab import (
-    NOW_MS,
     PARTITIONS,
     ArchiveOutlet,
     checkpoints_at_end,
     loop_of,
+    opened,
     put,
     run_events,
     run_until,
@@ -43,9 +42,7 @@ from tests.upgrades.goals_v2 import knowing
 
 @pytest.fixture
 def db(log_db: Database) -> Database:
-    log_db.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
-    log_db.write_now(lambda conn: introduce(conn, [SETTLER, HINDSIGHT]))
-    return log_db
+    return opened(log_db, SETTLER, HINDSIGHT)
 
 
 def test_an_ended_run_is_settled_and_looked_back_on(db: Database) -> None:

@@ -14,27 +14,23 @@ from typing import Any, get_args
 import pytest
 
 from events import door
-from events.archive import store
-from events.archive.schema import metadata
-from events.database import Database, Stores
+from events.database import Database
 from events.event import Event
 from events.types.run import TerminationReason
 from services.models.client import Models
 from services.models.routes import Route, Routes
 from services.reactors import partition, settler
-from services.reactors.checkpoints import introduce
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.settler import SETTLER
 from services.reactors.settling.conversation import NO_RESULT
 from tests.integration.reactor_lab import (
-    NOW_MS,
-    PARTITIONS,
     ArchiveOutlet,
     checkpoints_at_end,
     loop_of,
     put,
     run_until,
+    sqlite_log,
     stored,
 )  # fmt: skip
 from tests.model_server import CUT, ModelServer, Reply, good, model_server, problem, says
@@ -50,13 +46,8 @@ BAD = (
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    stores = Stores(f"sqlite:///{tmp_path}/db")
-    log = stores.log()
-    log.write_now(metadata.create_all)
-    log.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
-    log.write_now(lambda conn: introduce(conn, [SETTLER]))
-    yield log
-    log.close()
+    with sqlite_log(tmp_path / "db", SETTLER) as log:
+        yield log
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from events import door
-from events.archive import store
-from events.archive.schema import metadata
-from events.database import Database, Stores
+from events.database import Database
 from events.errors import SetupError
 from events.event import Event, Position, Recorded
 from events.registry import decode_payload
@@ -24,18 +22,17 @@ from services.composition import Backend
 from services.models.client import Models
 from services.models.routes import Route, Routes
 from services.reactors import partition, summarizer
-from services.reactors.checkpoints import introduce
 from services.reactors.reactor import Outside
 from services.reactors.summarizer import SUMMARIZER
 from services.settings import Settings
 from tests.integration.reactor_lab import (
     NOW_MS,
-    PARTITIONS,
     ArchiveOutlet,
     checkpoints_at_end,
     loop_of,
     put,
     run_until,
+    sqlite_log,
     stored,
 )  # fmt: skip
 from tests.model_server import ModelServer, Reply, model_server, problem, says
@@ -48,13 +45,8 @@ SHORT = {"order_id": "ORD-2", "due": "2024-05-21"}
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
-    stores = Stores(f"sqlite:///{tmp_path}/db")
-    log = stores.log()
-    log.write_now(metadata.create_all)
-    log.write_now(lambda conn: store.open_log(conn, PARTITIONS, NOW_MS))
-    log.write_now(lambda conn: introduce(conn, [SUMMARIZER]))
-    yield log
-    log.close()
+    with sqlite_log(tmp_path / "db", SUMMARIZER) as log:
+        yield log
 
 
 @pytest.fixture
