@@ -44,7 +44,12 @@ class ExperienceRecorded(Payload, frozen=True, kw_only=True):
 
 
 class BeliefProposed(Payload, frozen=True, kw_only=True):
-    """Something to do next time, on trial."""
+    """Something to do next time, on trial.
+
+    ``confidence`` is its prior, 0..1. ``limits`` say how far it reaches (scope limits, in words or names of the proposer's
+    own). ``because`` are ids of the events that made somebody propose it: shown, not counted. ``elsewhere`` are documents of
+    evidence from another place (a memory pack): shown in the chain, not counted, since nothing here can check them.
+    """
 
     belief: NonEmpty
     kind: Literal["tool_reliability", "plan_pattern", "user_preference", "learning"]
@@ -52,14 +57,23 @@ class BeliefProposed(Payload, frozen=True, kw_only=True):
     trigger: dict[str, JsonValue] = {}
     tendency: str = ""
     confidence: Unit = 0.5
+    limits: dict[str, JsonValue] = {}
+    because: list[str] = []
+    elsewhere: list[JsonValue] = []
     scope: Level | None = None
 
 
 class BeliefVerified(Payload, frozen=True, kw_only=True):
-    """A re-check spoke for or against a belief."""
+    """One piece of evidence for or against a belief.
+
+    ``source`` is the occasion it comes from, such as a session or a message: one occasion counts once for a belief, as its
+    latest event says; empty: each event is an occasion of its own. ``because`` are ids of the events that speak.
+    """
 
     belief: NonEmpty
     supports: bool
+    source: str = ""
+    because: list[str] = []
     by: str = ""
     detail: str = ""
     scope: Level | None = None
