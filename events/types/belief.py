@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
@@ -11,14 +12,33 @@ from events.types.base import JsonValue, Level, NonEmpty, Number, Payload, Summa
 NodeLabel = Literal["success", "deviated_success", "recoverable_failure", "fatal_failure", "unfinished"]
 
 
+class Attribution(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is put down to, and why: a word of a closed list that names no value
+    (``services.reactors.attribution`` tells what each means)."""
+
+    to: Literal["plan", "tool", "luck"]
+    reason: NonEmpty
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One labelled node of a trajectory: a step, a call, the plan or the result."""
+    """One labelled node of a trajectory: a step, a call, the plan or the result.
+
+    ``evidence`` is False for one that speaks for nothing: it is unfinished, was lucky, or was not its own doing.
+    ``pattern`` is the causal pattern of a failure, ``context`` the fingerprint of the situation it happened in; both
+    name no value, and ``services.reactors.causes`` tells how they are made. ``event`` is the id of the event that gave
+    the node its label: the way back to the original.
+    """
 
     node: NonEmpty
     kind: Literal["plan", "step", "call", "result"]
     label: NodeLabel
     tool: str = ""
     cause: str = ""
+    attributed: list[Attribution] = []
+    evidence: bool = True
+    pattern: str = ""
+    context: str = ""
+    event: str = ""
 
 
 class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,18 +49,44 @@ class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
     count: Summand
 
 
-class ExperienceRecorded(Payload, frozen=True, kw_only=True):
-    """What a run was worth learning from. The fold keeps the highest ``deriver_version`` of each run.
+class FatalPattern(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run died of, without a value: so often the tool failed fatally by this pattern in this context."""
 
-    At the user's level it holds the whole sheet; at the agent's only ``counts``.
+    tool: str = ""
+    pattern: str = ""
+    context: str = ""
+    count: Summand = 1
+
+
+class ExperienceRecorded(Payload, frozen=True, kw_only=True):
+    """What a run was worth learning from. Of each run the fold keeps the one that is last by
+    ``(deriver_version, revision)``, whatever order they arrive in.
+
+    ``revision`` counts what the run was judged by so far, its endings and distinct feedbacks: feedback that comes after
+    the end gives the next revision. The event's time is that of the run's ending, in every revision.
+
+    At the user's level it holds the whole sheet; at the agent's only ``counts`` and what else names no value: ``path``
+    (the tools in their order, repeated ones once), its label (``unfinished`` where it speaks for nothing), whether and
+    when the run left its plan, ``fatal``, and ``owner`` (``owner_of`` the user), by which an erasure finds it.
     """
 
     run: NonEmpty
     deriver_version: Number
     scope: Level
+    revision: Number = 1
     nodes: list[Node] = []
     counts: list[ToolCount] = []
     sheet: dict[str, JsonValue] = {}
+    deviation: Literal["none", "before_failure", "after_failure"] = "none"
+    path: str = ""
+    path_label: NodeLabel = "unfinished"
+    fatal: list[FatalPattern] = []
+    owner: str = ""
+
+
+def owner_of(org: str, user: str) -> str:
+    """A user under a name that says nothing: 16 hexadecimal digits; empty for nobody."""
+    return blake2b(f"{org}\x1f{user}".encode(), digest_size=8).hexdigest() if user else ""
 
 
 class BeliefProposed(Payload, frozen=True, kw_only=True):
