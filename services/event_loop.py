@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 
 def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, uvloop: bool) -> None:
-    """Run ``main`` with an event that the first SIGTERM or Ctrl-C sets; a second one ends the process at once."""
+    """Run ``main`` with an event that the first SIGTERM or Ctrl-C sets; a second one ends the process at once.
+
+    What was imported until now is for good: the garbage collector does not look through it again.
+    """
 
     async def run() -> None:
         stopping, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -23,6 +27,8 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
             loop.add_signal_handler(signum, ask, signum)
         await main(stopping)
 
+    gc.freeze()
+    gc.enable()
     faulthandler.enable()  # of a crash in a C library there is no other trace
     with asyncio.Runner(loop_factory=_factory() if uvloop else None) as runner:
         runner.run(run())

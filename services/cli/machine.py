@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,7 @@ def up(
     """
     settings = settings_of(data=data, http_port=http, http_host=host, workers=workers, log_level=log_level)
     warn_of_unknown_settings()
+    gc.disable()  # while a thousand modules are imported; the event loop turns it on again
     from services.up import run
 
     with setup_errors():
@@ -119,6 +121,7 @@ def worker(
     """
     settings = settings_of(data=data, metrics_port=metrics_port, log_level=log_level)
     warn_of_unknown_settings()
+    gc.disable()  # as in ``up``
     from services.worker import run
 
     with setup_errors():
