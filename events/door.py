@@ -223,6 +223,9 @@ def _key_of(type_: str, version: int, data: dict[str, Any], text: bytes, who: Ma
     except Poison as error:
         place = str(error).partition(" at `$")[2].partition("`")[0]
         raise Refused(str(error), code="bad_data", field=f"data{place}") from error
+    else:
+        if kind.check is not None:
+            kind.check(payload)
     return partition_key(kind.keyed_by, payload, who)
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import fields
 
 from events.errors import NewerVersion, Poison
 from events.event import Event
+from events.triggers import parse
 from events.types import belief, memory, plan, run, settlement, system, thought, thread, tools, world
 from events.types.base import Payload
 
@@ -30,7 +31,8 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class EventType:
-    """One event type. ``upcast[n]`` lifts data from version n to n+1.
+    """One event type. ``upcast[n]`` lifts data from version n to n+1. ``check`` is what the door asks besides of a
+    payload, for new events alone: it raises Refused.
 
     ``log_reads`` is what the log itself reads of the data: every version must have it in this form, newer ones too.
     """
@@ -41,6 +43,7 @@ class EventType:
     version: int = 1
     upcast: Mapping[int, Upcaster] = field(default_factory=dict)
     log_reads: type[msgspec.Struct] | None = None
+    check: Callable[[Any], object] | None = None
 
 
 _TYPES = (
@@ -75,7 +78,7 @@ _TYPES = (
     EventType("settlement.recorded", settlement.SettlementRecorded, "settlement"),
     EventType("settlement.degraded", settlement.SettlementDegraded, "settlement"),
     EventType("experience.recorded", belief.ExperienceRecorded, "scope"),
-    EventType("belief.proposed", belief.BeliefProposed, "scope"),
+    EventType("belief.proposed", belief.BeliefProposed, "scope", check=lambda proposed: parse(proposed.trigger)),
     EventType("belief.verified", belief.BeliefVerified, "scope"),
     EventType("belief.retracted", belief.BeliefRetracted, "scope"),
     EventType("memory.proposed", memory.MemoryProposed, "scope"),
