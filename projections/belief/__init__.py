@@ -1,0 +1,1 @@
+"""The pure parts that beliefs are made of."""
