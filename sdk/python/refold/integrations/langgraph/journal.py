@@ -1,8 +1,8 @@
 """A write-ahead journal: events that are safe on this machine's disk, until the backend has them.
 
 It is the SDK's spool (see ``refold.spool``): files of JSON lines that one process each holds by a lock, and that the
-next one adopts when their process is dead. Threads that arrive together share one write and one fsync: the first one in
-does it for all, on its own thread, while the others wait for the lock.
+next one adopts when their process is dead. Threads that arrive together share one write and one fsync: one of them does
+it for all, on its own thread. Who arrives meanwhile waits, and the first of those does it for the next.
 """
 
 from __future__ import annotations
@@ -51,6 +51,23 @@ class _Handed:
     kept: Future[None]
 
 
+class _Turn:
+    """One thread that waits until what it handed in is written, or until it ``leads``: it is to write, for all."""
+
+    def __init__(self) -> None:
+        self.leads = False
+        self._over = threading.Lock()
+        self._over.acquire()
+
+    def wait(self) -> None:
+        """Until ``end``."""
+        self._over.acquire()
+
+    def end(self) -> None:
+        """Wake its thread."""
+        self._over.release()
+
+
 class Journal:
     """First in, first out; thread-safe. ``changed`` is notified when something comes, goes, or is lost.
 
@@ -64,6 +81,8 @@ class Journal:
         self._disk = threading.Lock()  # before ``changed``, where both are needed
         self._spool = Spool(folder, segment_bytes=SEGMENT_BYTES, fill=False)
         self._handed: list[_Handed] = []
+        self._turns: deque[_Turn] = deque()
+        self._led = False
         self._entries: deque[Entry] = deque()
         self._waiting: Counter[str] = Counter()
         self._inherited: Counter[str] = Counter()
@@ -94,7 +113,47 @@ class Journal:
         return handed.kept
 
     def push(self) -> None:
-        """Put all that was handed in on the disk, unless another thread has done it meanwhile."""
+        """Put all that was handed in on the disk, or wait until another thread has done it.
+
+        Each thread that leads writes once: it is not kept from its own work by what comes after.
+        """
+        with self.changed:
+            if not self._handed:
+                return
+            turn = _Turn() if self._led else None
+            if turn is not None:
+                self._turns.append(turn)
+            self._led = True
+        try:
+            if turn is not None:
+                turn.wait()
+        finally:  # after a Ctrl-C, too: nobody may wait for ever for one that has gone
+            if turn is None or self._leads(turn):
+                self._lead()
+
+    def _leads(self, turn: _Turn) -> bool:
+        with self.changed:
+            if turn in self._turns:
+                self._turns.remove(turn)
+            return turn.leads
+
+    def _lead(self) -> None:
+        served: deque[_Turn] = deque()
+        try:
+            with self.changed:
+                served, self._turns = self._turns, served
+            self._write()
+        finally:
+            with self.changed:
+                following = self._turns.popleft() if self._turns else None
+                self._led = following is not None
+                if following is not None:
+                    following.leads = True
+                    served.append(following)
+            for turn in served:
+                turn.end()
+
+    def _write(self) -> None:
         with self._disk:
             with self.changed:
                 handed, self._handed = self._handed, []
@@ -228,6 +287,7 @@ class Journal:
         self._disk, self.changed = threading.Lock(), threading.Condition()  # the parent's may be held for ever
         self._spool.close()
         self._handed, self._entries, self.bytes = [], deque(), 0
+        self._turns, self._led = deque(), False
         self._waiting.clear()
         self._inherited.clear()
 

@@ -46,14 +46,25 @@ def thread_of(run: str) -> str:
     return run.removeprefix("thread:")
 
 
-def pack(typed: tuple[str, bytes]) -> list[str]:
-    """A serialised value for JSON: its type, its bytes in base64."""
-    return [typed[0], b64encode(typed[1]).decode()]
+def pack(serde: SerializerProtocol, value: Any) -> tuple[str, bytes]:
+    """A value, serialised: its type and its bytes, which are not the value's own."""
+    kind, data = serde.dumps_typed(value)
+    return kind, bytes(data)
 
 
-def unpack(packed: Sequence[str]) -> tuple[str, bytes]:
-    """The reverse of ``pack``."""
-    return packed[0], b64decode(packed[1])
+def unpack(packed: Sequence[Any]) -> tuple[str, bytes]:
+    """What ``pack`` made. JSON holds its bytes in base64, the memory of this process as they are."""
+    kind, data = packed
+    return kind, data if isinstance(data, bytes) else b64decode(data)
+
+
+def as_json(data: Raw) -> bytes:
+    """What is said, as JSON: bytes in base64."""
+    return orjson.dumps(data, default=_base64)
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 def advanced(
@@ -76,16 +87,16 @@ def advanced(
         "namespace": config["configurable"].get("checkpoint_ns", ""),
         "checkpoint": checkpoint["id"],
         "parent": config["configurable"].get("checkpoint_id") or "",
-        "state": pack(serde.dumps_typed(state)),
+        "state": pack(serde, state),
         "versions": versions,
         "values": [
-            [channel, version, *pack(serde.dumps_typed(held[channel]))]
+            [channel, version, *pack(serde, held[channel])]
             for channel, version in new_versions.items()
             if channel in held
         ],
         "metadata": plain,
     }
-    return {**data, "more": pack(serde.dumps_typed(rest))} if rest else data
+    return {**data, "more": pack(serde, rest)} if rest else data
 
 
 def written(
@@ -99,7 +110,7 @@ def written(
         "writer": task_id,
         "path": task_path,
         "writes": [
-            [WRITES_IDX_MAP.get(channel, index), channel, *pack(serde.dumps_typed(value))]
+            [WRITES_IDX_MAP.get(channel, index), channel, *pack(serde, value)]
             for index, (channel, value) in enumerate(writes)
         ],
     }
@@ -153,9 +164,9 @@ def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
 
 def events_of(run: str, type: str, data: Raw) -> list[Raw]:
     """The events that say one thing of a thread: one, or its parts and what joins them. Their numbers are to be set."""
-    text = orjson.dumps(data)
+    text = as_json(data)
     if len(text) <= CHUNK_CHARS:
-        return [event(type, data, run=run)]
+        return [event(type, orjson.Fragment(text), run=run)]
     whole, upload = text.decode(), ids.uuid7()
     parts = [whole[start : start + CHUNK_CHARS] for start in range(0, len(whole), CHUNK_CHARS)]
     saying = [{"upload": upload, "part": part, "text": piece} for part, piece in enumerate(parts)]
@@ -188,7 +199,7 @@ def numbered(events: list[Raw], first: int) -> list[Raw]:
     return events
 
 
-def event(type: str, data: Raw, **members: Any) -> Raw:
+def event(type: str, data: Raw | orjson.Fragment, **members: Any) -> Raw:
     """A CloudEvent with an id and a time of its own."""
     return {
         "specversion": "1.0", "id": ids.uuid7(), "type": type, "time": ids.now(), "source": "refold-langgraph",
