@@ -42,11 +42,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
-    """Value-free statistics of one tool in one run: counts alone, no user's words."""
+    """Value-free statistics of one tool in one run: counts alone, no user's words.
+
+    ``contexts`` are the fingerprints of the situations in which it ended so: a success speaks against a notice only
+    where that was met, as far as both say where.
+    """
 
     tool: NonEmpty
     label: NodeLabel
     count: Summand
+    contexts: list[str] = []
 
 
 class FatalPattern(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,10 @@ class FatalPattern(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str = ""
     context: str = ""
     count: Summand = 1
+
+
+LAST_WORD = 2**53
+"""The deriver version after which none comes: an experience of it that says nothing takes a run back for good."""
 
 
 class ExperienceRecorded(Payload, frozen=True, kw_only=True):
@@ -92,9 +101,9 @@ def owner_of(org: str, user: str) -> str:
 class BeliefProposed(Payload, frozen=True, kw_only=True):
     """Something to do next time, on trial.
 
-    ``confidence`` is its prior, 0..1. ``limits`` say how far it reaches (scope limits, in words or names of the proposer's
-    own). ``because`` are ids of the events that made somebody propose it: shown, not counted. ``elsewhere`` are documents of
-    evidence from another place (a memory pack): shown in the chain, not counted, since nothing here can check them.
+    ``confidence`` is its prior, 0..1. ``limits`` say how far it reaches (scope limits, in words or names of the
+    proposer's own). ``because`` are ids of the events that made somebody propose it: shown, not counted. ``elsewhere``
+    are documents of evidence from another place (a memory pack): shown, not counted, since nothing here can check them.
     """
 
     belief: NonEmpty
@@ -112,8 +121,8 @@ class BeliefProposed(Payload, frozen=True, kw_only=True):
 class BeliefVerified(Payload, frozen=True, kw_only=True):
     """One piece of evidence for or against a belief.
 
-    ``source`` is the occasion it comes from, such as a session or a message: one occasion counts once for a belief, as its
-    latest event says; empty: each event is an occasion of its own. ``because`` are ids of the events that speak.
+    ``source`` is the occasion it comes from, such as a session or a message: one occasion counts once for a belief, as
+    its latest event says; empty: each event is an occasion of its own. ``because`` are ids of the events that speak.
     """
 
     belief: NonEmpty
