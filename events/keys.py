@@ -74,6 +74,16 @@ def scope_key(level: Level, *, user: str, agent: str) -> str:
     return f"{level}/{name}"
 
 
+def members_of(scope: str) -> dict[str, str]:
+    """The member of an event that puts it into a scope: what ``scope_key`` made its key of.
+
+    >>> members_of("user/u1"), members_of("org")
+    ({'user': 'u1'}, {})
+    """
+    level, _, name = scope.partition("/")
+    return {level: name} if name else {}
+
+
 def level_of(payload: Any) -> Level | None:
     """The level that a payload names, or that its kind fixes; None when it says neither."""
     explicit: Level | None = getattr(payload, "scope", None)

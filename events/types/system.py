@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from events.types.base import Count, JsonValue, Level, NonEmpty, Payload
+from events.types.base import Count, JsonValue, Level, NonEmpty, Payload, Unit
 
 
 class ContextAssembled(Payload, frozen=True, kw_only=True):
@@ -10,7 +10,8 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
 
     ``positions``: read model and key -> how far it was read. ``learned`` ([tool, field, seen, became]) and
     ``parameters`` are what was known of an agent's tools, ``recalled`` ([card, task]) what the query brought from other
-    tasks: they came from beyond the task's own events.
+    tasks: they came from beyond the task's own events. ``brought`` are memories that the query brought, ``memories``
+    all that it tells, each as [memory, scope].
     """
 
     context: NonEmpty
@@ -25,14 +26,27 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
     learned: list[tuple[str, str, int, int]] = []
     parameters: list[str] = []
     recalled: list[tuple[str, str]] = []
+    brought: list[tuple[str, str]] = []
+    memories: list[tuple[str, str]] = []
 
 
 class PackImported(Payload, frozen=True, kw_only=True):
-    """A memory pack was imported into a scope."""
+    """A memory pack was imported into a scope, known by the digest of its contents.
+
+    Several events tell of one import. The last says that it is done: ``counts`` is what was in the pack by sort of item,
+    ``done`` what became of each sort, ``refused`` which items did not enter and why, ``confidence`` what confidences were
+    multiplied with, ``origin`` where the pack came from. The others hold its ``notes`` and ``settlements`` as documents.
+    """
 
     pack: NonEmpty
     digest: str = ""
     counts: dict[str, Count] = {}
+    done: dict[str, dict[str, Count]] = {}
+    refused: list[JsonValue] = []
+    confidence: Unit | None = None
+    origin: dict[str, JsonValue] = {}
+    notes: list[JsonValue] = []
+    settlements: list[JsonValue] = []
     scope: Level | None = None
 
 

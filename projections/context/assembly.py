@@ -16,30 +16,31 @@ from projections.context.cuts import cut
 from projections.context.fences import defused, fence
 from projections.context.filling import Filled, fill
 from projections.context.material import Material
-from projections.context.sources import Needs
+from projections.context.remembered import PART, Remembered, memories_text, told_in
 from projections.context.tokens import count
 
 DEFAULT_TOKENS = 120_000
 
-PARTS = ("prefix", "state", "policy", "evidence", "cards", "recalled", "turns", "originals", "query")
+PARTS = ("prefix", "state", "policy", "memories", "evidence", "cards", "recalled", "turns", "originals", "query")
 """The parts, in their order."""
 
 CAPS = {
-    "prefix": 16_000, "state": 4_000, "policy": 1_000, "evidence": 1_000, "cards": 16_000, "recalled": 2_000,
-    "turns": 3_000, "originals": 32_000, "query": 8_000,
+    "prefix": 16_000, "state": 4_000, "policy": 1_000, "memories": 1_200, "evidence": 1_000, "cards": 16_000,
+    "recalled": 2_000, "turns": 3_000, "originals": 32_000, "query": 8_000,
 }  # fmt: skip
 """Most tokens of a part, whatever the budget."""
 
 SHARES = {
-    "prefix": 0.5, "state": 0.15, "policy": 0.1, "evidence": 0.1, "recalled": 0.15, "turns": 0.25, "originals": 0.5,
-    "query": 0.5,
+    "prefix": 0.5, "state": 0.15, "policy": 0.1, "memories": 0.1, "evidence": 0.1, "recalled": 0.15, "turns": 0.25,
+    "originals": 0.5, "query": 0.5,
 }  # fmt: skip
 """Most of the budget that a part takes; the cards get what the others leave."""
 
 CACHED = ("prefix", "evidence", "cards")
 """Parts after which a cache breakpoint is marked."""
 
-_FIRST = ("query", "originals", "prefix", "state", "policy", "evidence", "turns", "recalled")
+_FIRST = ("query", "originals", "prefix", "state", "policy", "memories", "evidence", "turns", "recalled")
+_MEMORIES = ("memories", "recalled")
 _FENCED = frozenset(("evidence", "cards", "recalled", "turns", "originals"))
 
 
@@ -53,7 +54,8 @@ class Part(NamedTuple):
 
 
 class Assembled(NamedTuple):
-    """A context. ``told`` and ``left_out`` are cards: with all or some of their facts in it, and with none."""
+    """A context. ``told`` and ``left_out`` are cards: with all or some of their facts in it, and with none.
+    ``memories``: those that it tells."""
 
     text: str
     parts: tuple[Part, ...]
@@ -61,6 +63,7 @@ class Assembled(NamedTuple):
     told: tuple[str, ...]
     left_out: tuple[str, ...]
     digest: str
+    memories: tuple[Remembered, ...] = ()
 
 
 def assemble(material: Material, *, max_tokens: int = DEFAULT_TOKENS, parts: Sequence[str] = PARTS) -> Assembled:
@@ -100,8 +103,10 @@ def _body(name: str, room: int, material: Material) -> str:
             return sections.evidence_text(material, room)
         case "turns":
             return sections.turns_text(material.turns, room)
+        case "memories":
+            return memories_text(material.memories, room)
         case "recalled":
-            return fill(material.recalled, Needs(), room).text
+            return sections.recalled_text(material, room)
         case "originals":
             return sections.originals_text(material, room)
         case _:
@@ -111,7 +116,8 @@ def _body(name: str, room: int, material: Material) -> str:
 def _framed(name: str, text: str) -> str:
     if name in _FENCED:
         return fence(name, text)
-    return text if name == "prefix" else f"## {name}\n{defused(text)}"
+    # memories have a fence of their own within
+    return text if name == "prefix" else f"## {name}\n{text if name == PART else defused(text)}"
 
 
 def _finished(wanted: Sequence[str], texts: dict[str, str], cards: Filled, material: Material) -> Assembled:
@@ -125,4 +131,5 @@ def _finished(wanted: Sequence[str], texts: dict[str, str], cards: Filled, mater
         tuple(source.card for place, source in enumerate(material.sources) if place in told),
         tuple(source.card for place, source in enumerate(material.sources) if place not in told),
         f"b2:{digest(text)}",
+        tuple(told_in(map(texts.get, _MEMORIES, ("", "")), (*material.memories, *material.brought))),
     )

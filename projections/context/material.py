@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from projections.context.remembered import Remembered
 from projections.context.sources import Needs, Source
 
 Document = Mapping[str, Any]
@@ -33,6 +34,7 @@ class Material:
 
     ``state`` and ``session`` are documents of ``projections.queries``, ``beliefs`` those that hold for the task's agent
     and user, ``notices`` what went wrong there; ``evidence`` what runs of the session left that have no notes.
+    ``memories`` are always told, ``brought`` are those that the query brought, the best first.
     ``sources`` are the task's own cards and ``recalled`` those of others that the query brought, both with the latest
     last.
     """
@@ -43,10 +45,12 @@ class Material:
     session: Document | None = None
     beliefs: Sequence[Document] = ()
     notices: Sequence[Document] = ()
+    memories: Sequence[Remembered] = ()
     evidence: Sequence[Any] = ()
     sources: Sequence[Source] = ()
     needs: Needs = field(default_factory=Needs)
     recalled: Sequence[Source] = ()
+    brought: Sequence[Remembered] = ()
     turns: Sequence[Turn] = ()
     originals: Sequence[Original] = ()
     query: str = ""

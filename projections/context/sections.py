@@ -11,8 +11,10 @@ from typing import Any
 from projections.bounds import canonical
 from projections.cards.secrets import masked_text
 from projections.context.cuts import cut, first_lines
+from projections.context.filling import fill
 from projections.context.material import Document, Material, Turn
 from projections.context.rendering import one_line
+from projections.context.sources import Needs
 from projections.context.tokens import count
 
 _MARKS = {"completed": "x", "skipped": "-", "failed": "!", "in_progress": ">"}
@@ -59,6 +61,12 @@ def turns_text(turns: Sequence[Turn], tokens: int) -> str:
             return "\n".join(reversed([*kept, head] if head else kept))
         kept.append(line)
     return "\n".join(reversed(kept))
+
+
+def recalled_text(material: Material, tokens: int) -> str:
+    """What the query brought: memories, a line each, then cards of other tasks."""
+    told = first_lines([one.line for one in material.brought], tokens)
+    return "\n".join(filter(None, (told, fill(material.recalled, Needs(), tokens - count(told) - 1).text)))
 
 
 def originals_text(material: Material, tokens: int) -> str:

@@ -118,6 +118,7 @@ def _document(made: Made) -> dict[str, Any]:
         "parts": [part._asdict() for part in whole.parts],
         "cards": list(whole.told),
         "left_out": list(whole.left_out),
+        "memories": [{"memory": one.memory, "scope": one.scope} for one in whole.memories],
         "now": made.now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "digest": whole.digest,
     }
@@ -126,9 +127,10 @@ def _document(made: Made) -> dict[str, Any]:
 async def _record(backend: Backend, org: str, made: Made) -> None:
     """The record of a context. One that fails is told in the log: the context has been answered."""
     try:
-        outcome = (await backend.publisher.publish([made.event], org=org, source="context"))[0]
+        outcomes = await backend.publisher.publish(made.events, org=org, source="context")
     except RefoldError as error:
         _log.warning("context %s was not recorded: %s", made.context, error)
         return
-    if outcome.status not in ("stored", "duplicate"):
-        _log.warning("context %s was not recorded: %s", made.context, outcome.message)
+    for outcome in outcomes:
+        if outcome.status not in ("stored", "duplicate"):
+            _log.warning("context %s was not recorded: %s", made.context, outcome.message)

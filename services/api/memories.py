@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from sqlalchemy import Connection
 
 from events.errors import Transient
+from events.keys import members_of
 from projections.queries import memories
 from projections.queries.memories import Wanted
 from services.api import memory_bodies as bodies
@@ -211,16 +212,10 @@ async def _recalled(backend: Backend, org: str, query: str, hits: list[tuple[str
         {
             "id": f"recalled-{uuid4()}",
             "type": "memory.recalled",
-            **names_of(scope),
+            **members_of(scope),
             "data": {"memories": [name for of, name in hits if of == scope], "scope": scope.partition("/")[0]},
         }
         for scope in dict.fromkeys(scope for scope, _ in hits)
     ]
     with suppress(Transient):
         await backend.publisher.publish(raws, org=org, ack="fast", source="memories")
-
-
-def names_of(scope: str) -> dict[str, str]:
-    """The member of an event that puts it into a scope."""
-    level, _, name = scope.partition("/")
-    return {level: name} if name else {}

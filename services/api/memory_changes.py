@@ -12,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
+from events.keys import members_of
 from events.publisher import Outcome
 from events.types.memory import MemoryProposed
 from projections.bounds import digest
@@ -19,7 +20,7 @@ from projections.queries import memories
 from projections.queries.memories import Wanted
 from services.api import memory_bodies as bodies
 from services.api.deps import BackendDep, OrgDep
-from services.api.memories import MEMORIES, Agent, User, found_memory, found_proposal, names_of, one_scope
+from services.api.memories import MEMORIES, Agent, User, found_memory, found_proposal, one_scope
 from services.api.problems import Problem
 from services.api.reading import now, read
 from services.composition import Backend
@@ -242,12 +243,12 @@ async def _change(backend: Backend, org: str, known: dict[str, Any], kind: str, 
 def _raw(known: dict[str, Any], kind: str, data: dict[str, Any]) -> dict[str, Any]:
     level = known["scope"].partition("/")[0]
     given = {"memory": known["memory"], "kind": known["kind"], "scope": level, **data}
-    return {"id": f"{kind}-{uuid4()}", "type": kind, **names_of(known["scope"]), "data": given}
+    return {"id": f"{kind}-{uuid4()}", "type": kind, **members_of(known["scope"]), "data": given}
 
 
 def _cancelled(scope: str, proposal: str) -> dict[str, Any]:
     data = {"proposal": proposal, "reason": "cancelled", "scope": scope.partition("/")[0]}
-    return {"id": f"cancelled-{digest(proposal)}", "type": "memory.rejected", **names_of(scope), "data": data}
+    return {"id": f"cancelled-{digest(proposal)}", "type": "memory.rejected", **members_of(scope), "data": data}
 
 
 async def _published(backend: Backend, org: str, raws: list[dict[str, Any]]) -> list[Outcome]:

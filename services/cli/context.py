@@ -75,16 +75,18 @@ _SAID = {
     "expired": "the cards that hold it have expired",
     "cut_by_budget": "cards hold it; it was cut by the budget",
     "not_asked": "cards hold it, but cards were not asked for",
+    "memory": "no event of the task holds it, but these memories do",
 }
 
 
 def _print_why(why: dict[str, Any]) -> None:
     cards = [f"{one['card']} at {one['position']}, {one['status']}" for one in why.get("cards", ())]
     events = [f"{one['type']} at {one['position']}" for one in why.get("events", ())]
+    memories = [f"{one['memory']} of {one['scope']}, {one['status']}" for one in why.get("memories", ())]
     place = f"{why['rank']} of {why['of']} values" if why.get("rank") else None
     print_fields(
         why["value"],
         [("verdict", f"{why['verdict']}: {_SAID[why['verdict']]}"), ("in parts", why.get("parts")),
-         ("events looked at", why.get("events_looked_at")), ("cards", cards), ("events", events), ("rank", place),
-         ("budget", why.get("max_tokens")), ("used", why.get("tokens"))],
+         ("events looked at", why.get("events_looked_at")), ("cards", cards), ("memories", memories),
+         ("events", events), ("rank", place), ("budget", why.get("max_tokens")), ("used", why.get("tokens"))],
     )  # fmt: skip

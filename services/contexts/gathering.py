@@ -20,16 +20,18 @@ from projections.cards.needs import readings
 from projections.cards.secrets import masked_text
 from projections.cards.summary import message_text
 from projections.context.material import Material, Original, Turn
+from projections.context.remembered import Remembered
 from projections.context.sources import Needs, Source
 from projections.queries import beliefs, settlements, tasks
 from projections.queries.card_sources import Flows, read_needs, read_sources, source_of
 from projections.queries.rows import many
 from projections.retrieval.query import CardQuery, Scope
 from services.contexts.readers import BELIEFS, CARDS, SETTLEMENTS, STATE, Reader, Recalled
+from services.contexts.remembering import Remembrance, remember
 from services.contexts.request import ContextRequest
 
 RECALLED, RELEVANCE = 5, 0.7
-"""Cards of other tasks that a query brings at most, and the least relevance of one."""
+"""Cards of other tasks and memories that a query brings at most, together, and the least relevance of such a card."""
 TURNS = 5
 _PAGE, _PAGES = 200, 10
 _HOLDS = ("active", "constraint")
@@ -41,6 +43,7 @@ class Gathered(NamedTuple):
     material: Material
     flows: Flows
     recalled: list[Recalled]
+    remembered: Remembrance
 
 
 async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gathered:
@@ -50,6 +53,8 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     about = state or {}
     sources, flows, needs = await reader.read(CARDS, key, partial(_cards, reader, request, about, now))
     recalled = await _recalled(reader, request, about)
+    memories = await remember(reader, request, about, now)
+    recalled, brought = together(recalled, memories.brought)
     left = await _session(reader, task, about.get("session", "")) if "state" in request.parts else None
     rules, notices = await _policy(reader, about, now) if "policy" in request.parts else ([], [])
     run = about.get("run", "")
@@ -61,14 +66,16 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
         beliefs=rules,
         notices=notices,
         evidence=[text for one_run in (left or {}).get("evidence_since", ()) for text in one_run.get("evidence") or ()],
+        memories=memories.always,
         sources=sources,
         needs=needs,
         recalled=[source for source, _ in recalled],
+        brought=brought,
         turns=await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto)),
         originals=await _originals(reader, request, sources),
         query=request.query,
     )
-    return Gathered(material, flows, [name for _, name in recalled])
+    return Gathered(material, flows, [name for _, name in recalled], memories._replace(brought=brought))
 
 
 def _cards(
@@ -132,6 +139,13 @@ async def _recalled(reader: Reader, request: ContextRequest, about: dict[str, An
         for row in await reader.read(CARDS, task_key(task), partial(_rows, org=reader.org, task=task, wanted=wanted)):
             rows[row["card"], task] = row
     return [(source_of(rows[name], {}), name) for name in reversed(names) if name in rows]
+
+
+def together(cards: list[Any], memories: list[Remembered]) -> tuple[list[Any], list[Remembered]]:
+    """The best of both, in turns, as many as a query brings; ``cards`` have the best last, ``memories`` first."""
+    of_memories = min(len(memories), max(RECALLED - len(cards), (RECALLED + 1) // 2))
+    of_cards = min(len(cards), RECALLED - of_memories)
+    return cards[len(cards) - of_cards :], memories[:of_memories]
 
 
 def _rows(conn: Connection, org: str, task: str, wanted: list[str]) -> list[dict[str, Any]]:

@@ -22,20 +22,20 @@ from projections.context.material import Material
 from services.composition import Backend
 from services.contexts.gathering import gather
 from services.contexts.readers import LiveReader, PastReader
-from services.contexts.records import Record, raw_event, record_of
+from services.contexts.records import Record, raw_event, recalls, record_of
 from services.contexts.request import ContextRequest, new_id
 from services.searching.search import Searcher
 
 
 @dataclass(frozen=True)
 class Made:
-    """A context. ``event`` is its record, still to be published; ``notes`` how far the read models were."""
+    """A context. ``events``, its record and recalls, are still to be published; ``notes``: how far read models were."""
 
     context: str
     assembled: Assembled
     material: Material
     now: datetime
-    event: dict[str, Any]
+    events: list[dict[str, Any]]
     notes: dict[str, bool]
 
 
@@ -56,7 +56,8 @@ async def make(backend: Backend, searcher: Searcher, org: str, request: ContextR
     assembled = await _assembled(gathered.material, request)
     context = new_id(request.task, now_ms())
     event = raw_event(context, request, now, reader.positions, gathered, assembled)
-    return Made(context, assembled, gathered.material, now, event, reader.notes)
+    events = [event, *recalls(context, now, gathered, assembled)]
+    return Made(context, assembled, gathered.material, now, events, reader.notes)
 
 
 async def _assembled(material: Material, request: ContextRequest) -> Assembled:
@@ -74,7 +75,7 @@ async def make_again(backend: Backend, org: str, context: str, task: str) -> Mad
     NotTheSame where what it was made of was erased, or other code assembles it differently.
     """
     record = await _record(backend, org, context, task)
-    reader = PastReader(backend, org, record.positions, record.flows, record.recalled)
+    reader = PastReader(backend, org, record.positions, record.flows, record.recalled, record.brought)
     gathered = await gather(reader, record.request, record.now)
     assembled = await _assembled(gathered.material, record.request)
     if assembled.digest != record.digest:
@@ -83,7 +84,7 @@ async def make_again(backend: Backend, org: str, context: str, task: str) -> Mad
             f"made by another version ({assembled.digest} is not {record.digest})",
             code="not_the_same",
         )
-    return Made(context, assembled, gathered.material, record.now, {}, {})
+    return Made(context, assembled, gathered.material, record.now, [], {})
 
 
 async def _record(backend: Backend, org: str, context: str, task: str) -> Record:

@@ -17,16 +17,19 @@ from events.archive import queries
 from events.errors import Refused
 from events.event import START, Position
 from events.keys import partition_of
+from events.tokens import read_token, write_token
 from projections.engine.past import fold_past, in_memory
 from projections.engine.store import read_letters
 from projections.queries.card_sources import Flows, read_flows
 from projections.retrieval.query import CardQuery
 from services.composition import Backend
+from services.contexts.relevance import relevant
 from services.searching.search import Searcher
 
 T = TypeVar("T")
 
 CARDS, STATE, SETTLEMENTS, BELIEFS = "memory_cards", "task_state", "settlements", "beliefs"
+MEMORIES = "memories"
 LOG = "log"
 
 MAX_EVENTS = 200_000
@@ -34,6 +37,9 @@ MAX_EVENTS = 200_000
 
 Recalled = tuple[str, str]
 """(card, task) of a card that a query brought."""
+
+Named = tuple[str, str]
+"""(memory, scope) of a memory."""
 
 
 class Reader(Protocol):
@@ -61,9 +67,16 @@ class Reader(Protocol):
         """Cards of other tasks that a query brings, the best first."""
         ...
 
+    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+        """Which of these memories a query brings, the best first."""
+        ...
+
 
 class LiveReader:
-    """Reads the active generations, once they hold what is durable of the task (or what ``after`` names)."""
+    """Reads the active generations, once they hold what is durable of the task (or what ``after`` names).
+
+    Of memories they hold besides what is durable of their scope: one that does not hold any more is not told.
+    """
 
     def __init__(self, backend: Backend, searcher: Searcher, org: str, after: str = "") -> None:
         self.org = org
@@ -75,16 +88,22 @@ class LiveReader:
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
         """``Reader.read``."""
-        found = await self._backend.read_models.read(model, work, self._after, self._backend.settings.read_timeout_s)
         partition = partition_of(self.org, key, self._backend.partitions)
+        after = await self._after_changes(key, partition) if model == MEMORIES else self._after
+        found = await self._backend.read_models.read(model, work, after, self._backend.settings.read_timeout_s)
         self.positions.setdefault(f"{model}/{key}", _written(found.positions.get(partition, START)))
         self.notes["reached"] &= found.reached
         self.notes["stale"] |= found.stale
         return found.value
 
+    async def _after_changes(self, key: str, partition: int) -> str:
+        """``after``, and the last that is durable of a key."""
+        last = await self._backend.db.read(partial(queries.last_of_key, org=self.org, key=key))
+        of_key = [] if last is None else [(partition, last.position)]
+        return write_token([*read_token(self._after).items(), *of_key])
+
     async def events(self, key: str, work: Callable[[Connection, Position], T]) -> T:
         """``Reader.events``."""
-
         name = f"{LOG}/{key}"
         if name not in self.positions:
             last = await self._backend.db.read(partial(queries.last_of_key, org=self.org, key=key))
@@ -101,18 +120,29 @@ class LiveReader:
         found = await self._searcher.search(query)
         return [(item["card"], item["task"]) for item in found.items if item["task"] != task]
 
+    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+        """``Reader.brings``."""
+        return [(one["memory"], one["scope"]) for one in relevant(known, query)]
+
 
 class PastReader:
     """Reads a recorded context's keys as they stood then."""
 
     def __init__(
-        self, backend: Backend, org: str, positions: Mapping[str, str], flows: Flows, recalled: Sequence[Recalled]
+        self,
+        backend: Backend,
+        org: str,
+        positions: Mapping[str, str],
+        flows: Flows,
+        recalled: Sequence[Recalled],
+        brought: Sequence[Named],
     ) -> None:
         self.org = org
         self.positions = dict(positions)
         self._backend = backend
         self._flows = flows
         self._recalled = list(recalled)
+        self._brought = list(brought)
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
         """``Reader.read``. Raises Refused for too long a history, and for what the record does not name."""
@@ -142,6 +172,10 @@ class PastReader:
     async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
         """``Reader.recall``: as recorded."""
         return self._recalled
+
+    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+        """``Reader.brings``: as recorded."""
+        return self._brought
 
     def _position(self, name: str) -> Position:
         found = self.positions.get(name)

@@ -10,11 +10,13 @@ import msgspec
 
 from events.errors import Refused
 from events.event import Position
+from events.keys import members_of
 from events.types.system import ContextAssembled
+from projections.bounds import digest
 from projections.context.assembly import Assembled
 from projections.queries.card_sources import Flows
 from services.contexts.gathering import Gathered
-from services.contexts.readers import Recalled
+from services.contexts.readers import Named, Recalled
 from services.contexts.request import ContextRequest
 
 MAX_LEFT_OUT = 200
@@ -32,6 +34,7 @@ class Record(NamedTuple):
     positions: Mapping[str, str]
     flows: Flows
     recalled: list[Recalled]
+    brought: list[Named]
     digest: str
 
 
@@ -64,8 +67,32 @@ def raw_event(
             "learned": [[*name, seen, flows.became.get(name, 0)] for name, seen in sorted(flows.seen.items())],
             "parameters": sorted(flows.parameters),
             "recalled": [list(name) for name in reversed(gathered.recalled)],
+            "brought": [[one.memory, one.scope] for one in gathered.remembered.brought],
+            "memories": [[one.memory, one.scope] for one in made.memories],
         },
     }
+
+
+def recalls(context: str, now: datetime, gathered: Gathered, made: Assembled) -> list[dict[str, Any]]:
+    """An event a scope that counts as recalled the memories that the query is about and the context tells.
+
+    Those that are told without being asked for do not count: being shown each time would keep them for ever. The ids
+    follow from the context's, so it counts once.
+    """
+    told = {(one.memory, one.scope) for one in made.memories}
+    hits = [name for name in gathered.remembered.relevant if name in told]
+    return [
+        {
+            "id": f"recalled-{digest(f'{context}/{scope}')}",
+            "type": "memory.recalled",
+            "source": "refold/context",
+            "time": _rfc3339(now),
+            "correlation": context,
+            **members_of(scope),
+            "data": {"memories": [memory for memory, of in hits if of == scope], "scope": scope.partition("/")[0]},
+        }
+        for scope in dict.fromkeys(scope for _, scope in hits)
+    ]
 
 
 def record_of(payload: ContextAssembled) -> Record | None:
@@ -96,6 +123,7 @@ def _record(payload: ContextAssembled) -> Record:
         payload.positions,
         Flows(seen, became, frozenset(payload.parameters)),
         [(card, task) for card, task in payload.recalled],
+        [(memory, scope) for memory, scope in payload.brought],
         payload.digest,
     )
 

@@ -10,6 +10,8 @@ verdict             evidence
 ``superseded``, ``invalidated``, ``expired``  the cards that held it, and what replaced them
 ``cut_by_budget``   the cards that hold it, the place of the value among those to be told, and the budget
 ``not_asked``       the cards that hold it, though the cards were no part of the request
+``memory``          the memories that hold it, which no event of the task does, each with its status: one that holds is
+                    told always, or when the query is about it, within the budget
 ==================  =================================================================================================
 """
 
@@ -29,10 +31,12 @@ from events.keys import task_key
 from projections.cards import tables as t
 from projections.context.ranking import rank
 from projections.context.rendering import one_line
+from projections.queries.memories import Wanted, memories_of
 from projections.queries.rows import Document, many, position
 from services.composition import Backend
 from services.contexts.making import Made
-from services.contexts.readers import CARDS
+from services.contexts.readers import CARDS, MEMORIES
+from services.contexts.remembering import scopes_of
 from services.contexts.request import ContextRequest
 
 MAX_EVENTS = 200_000
@@ -52,12 +56,27 @@ async def explain(backend: Backend, org: str, request: ContextRequest, made: Mad
     key = task_key(request.task)
     logged, looked_at = await backend.db.read(partial(_logged, org=org, key=key, value=value))
     if not logged:
-        return _verdict("never_logged", value, events_looked_at=looked_at)
+        memories = await _memories(backend, org, made, value)
+        verdict = "memory" if memories else "never_logged"
+        return _verdict(verdict, value, memories=memories, events_looked_at=looked_at)
     rows = (await backend.read_models.read(CARDS, partial(_holders, org=org, key=key, value=value))).value
     if not rows:
         found = "state" if all(one["type"] in _OF_STATE for one in logged) else "no_card"
         return _verdict(found, value, events=logged[:MAX_EVIDENCE])
     return _of_cards(rows, request, made, value) | {"events": logged[:MAX_EVIDENCE]}
+
+
+async def _memories(backend: Backend, org: str, made: Made, value: str) -> list[dict[str, str]]:
+    """The memories that the task may see and that hold the value, whatever has become of them."""
+
+    def work(conn: Connection) -> list[dict[str, str]]:
+        scopes = scopes_of(made.material.state or {})
+        found = [one for scope in scopes for one in memories_of(conn, org, scope, now=made.now, wanted=Wanted(""))]
+        holding = [one for one in found if value in one["content"]][:MAX_EVIDENCE]
+        shown = ("memory", "scope", "kind", "status", "superseded_by", "because")
+        return [{name: one[name] for name in shown if name in one} for one in holding]
+
+    return (await backend.read_models.read(MEMORIES, work)).value
 
 
 def _of_cards(rows: list[Document], request: ContextRequest, made: Made, value: str) -> dict[str, Any]:

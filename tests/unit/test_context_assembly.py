@@ -13,6 +13,7 @@ from projections.context.assembly import CAPS, PARTS, assemble
 from projections.context.cuts import cut, first_lines
 from projections.context.fences import defused, fence
 from projections.context.material import Material, Original, Turn
+from projections.context.remembered import Remembered
 from projections.context.sources import Source
 from projections.context.tokens import count
 
@@ -30,9 +31,11 @@ MATERIAL = Material(
     session={"state": {"open_questions": ["aisle or window"], "goal": ""}},
     beliefs=[{"statement": "Answer briefly.", "confidence": 0.9}],
     notices=[{"tool": "book", "cause": "double booking"}],
+    memories=[Remembered("m1", "user/u", "preference", "User prefers aisle seats", "stated", "2026-03-01T10:00:00Z")],
     evidence=["edited a.py"],
     sources=[Source("c1", "1-4", "search", tuple(facts_of({"flight": "HAT136"})))],
     recalled=[Source("c9", "1-2", "user", tuple(facts_of("I prefer aisle seats.")))],
+    brought=[Remembered("m2", "agent/a", "learning", "HAT136 is often late", "stated", "2026-03-01T10:00:00Z")],
     turns=[Turn("1-5", "user", "the earlier one,\nplease"), Turn("1-6", "assistant", "Booking it.")],
     originals=[Original("c1", "1-4", '{"flight": "HAT136"}')],
     query="Is it booked?",

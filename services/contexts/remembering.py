@@ -1,0 +1,43 @@
+"""The memories that a task is entitled to, its user's, its agent's and the org's, and which of them a query brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from projections.context.remembered import PART, Remembered, always_told, remembered
+from projections.queries.memories import memories_of
+from services.contexts.readers import MEMORIES, Named, Reader
+from services.contexts.request import ContextRequest
+
+
+class Remembrance(NamedTuple):
+    """Memories of a context: those that are always told, what the query brought beside them, the best first, and the
+    names of all that the query is about."""
+
+    always: list[Remembered]
+    brought: list[Remembered]
+    relevant: list[Named]
+
+
+def scopes_of(about: Mapping[str, Any]) -> Iterator[str]:
+    """The scopes that a task may see, by its state: nobody else's."""
+    yield from (f"{level}/{about[level]}" for level in ("user", "agent") if about.get(level))
+    yield "org"
+
+
+async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, Any], now: datetime) -> Remembrance:
+    """What holds at that moment of the memories of a task."""
+    if PART not in request.parts:
+        return Remembrance([], [], [])
+    known: list[dict[str, Any]] = []
+    for scope in scopes_of(about):
+        known += await reader.read(MEMORIES, scope, partial(memories_of, org=reader.org, scope=scope, now=now))
+    always = always_told(known)
+    named = reader.brings(known, request.query) if "recalled" in request.parts else []
+    shown = {(one.memory, one.scope) for one in always}
+    by_name = {(one["memory"], one["scope"]): one for one in known}
+    brought = [remembered(by_name[name]) for name in named if name in by_name and name not in shown]
+    return Remembrance(always, brought, named)
