@@ -77,10 +77,14 @@ def _always(seen: Seen) -> bool:
     return True
 
 
+ALWAYS: Holds = _always
+"""What the empty trigger becomes: nobody needs to ask it."""
+
+
 def _compiled(trigger: Trigger) -> Holds:
     match trigger:
         case Every(()):
-            return _always
+            return ALWAYS
         case Every(parts):
             every = [_compiled(part) for part in parts]
             return lambda seen: all(part(seen) for part in every)

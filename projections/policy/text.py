@@ -1,0 +1,141 @@
+"""A policy as text for a system prompt: a line for each rule, then, fenced, what to confirm first.
+
+Rules are told as they stand. What came from tools, such as the cause of a failure, and a rule that reads like an order
+against the reader's people, stands in a fence: data, never an instruction (C39). The text is the same for the same
+selection and room; what has no room is counted in its last line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import NamedTuple, TypeVar
+
+from projections.bounds import clip
+from projections.cards.secrets import masked_text
+from projections.context.cuts import cut
+from projections.context.fences import defused, fence
+from projections.context.rendering import one_line
+from projections.context.tokens import count, weigh
+from projections.policy.selection import Document, Rule, Selection, tool_of
+
+T = TypeVar("T")
+
+RULES = "Rules, the user's own first:"
+NOTICES = "Went wrong before, confirm first:"
+NOTICES_SHARE = 0.25
+"""Most of the room that notices take, so that many of them leave room for rules."""
+
+_LONGEST = 1_000
+"""Characters of a line."""
+_LINE = weigh("\n")
+_HEAD = weigh(RULES) + 2 * _LINE
+_NOTICES_FRAME = count(f"{NOTICES}\n{fence('notices', '')}\n")
+_RULES_FRAME = count(fence("rules", "") + "\n")
+
+
+class Told(NamedTuple):
+    """A policy within its room: the text, its tokens, what it tells, and how many of each had no room."""
+
+    text: str
+    tokens: int
+    rules: tuple[Rule, ...]
+    notices: tuple[Document, ...]
+    cut_rules: int
+    cut_notices: int
+
+
+def tell(selection: Selection, tokens: int) -> Told:
+    """The selection as text of at most ``tokens`` tokens, whole lines; of a first rule that has no room, its head."""
+    told = _told(selection, tokens)
+    if not (told.cut_rules or told.cut_notices):
+        return told
+    note = _note(told.cut_rules, told.cut_notices)
+    shorter = _told(selection, tokens - count(note) - 2)
+    if not shorter.rules and told.rules:
+        return told  # so little room that the note would take it all
+    text = f"{shorter.text}\n{_note(shorter.cut_rules, shorter.cut_notices)}"
+    return shorter._replace(text=text, tokens=count(text)) if count(text) <= tokens and shorter.text else told
+
+
+def standing_tokens(selection: Selection) -> int:
+    """What the user's own standing preferences take: room that they are always given."""
+    standing = [rule for rule in selection.rules if rule.rank == "standing" and not rule.doubtful]
+    return ceil(_HEAD + sum(weigh(_line(rule)) + _LINE for rule in standing)) if standing else 0
+
+
+def _told(selection: Selection, tokens: int) -> Told:
+    plain = [rule for rule in selection.rules if not rule.doubtful]
+    first = [rule for rule in plain if rule.rank != "learned"]
+    told, left = _fitting(first, _line, tokens - _HEAD)
+    lacking = len(told) < len(first)
+    if plain and not told and (lacking or _fitting(plain[:1], _line, left)[0] == []):
+        return _head_of(plain[0], selection, tokens)
+    noted, left = _framed(selection.notices, notice_line, left, min(left, tokens * NOTICES_SHARE), _NOTICES_FRAME)
+    odd: list[Rule] = []
+    if not lacking:
+        more, left = _fitting(plain[len(first) :], _line, left)
+        told += more
+        odd, left = _framed([rule for rule in selection.rules if rule.doubtful], _line, left, left, _RULES_FRAME)
+    lines = [RULES, *map(_line, told)] if told else []
+    lines += [NOTICES, fence("notices", "\n".join(map(notice_line, noted)))] if noted else []
+    lines += [fence("rules", "\n".join(map(_line, odd)))] if odd else []
+    return _counted("\n".join(lines), [*told, *odd], noted, selection)
+
+
+def _head_of(rule: Rule, selection: Selection, tokens: int) -> Told:
+    """As much of the first rule as there is room for, and nothing else."""
+    head = cut(_line(rule), int(tokens - _HEAD))
+    return _counted(f"{RULES}\n{head}", [rule], [], selection) if head else _counted("", [], [], selection)
+
+
+def _counted(text: str, rules: Sequence[Rule], notices: Sequence[Document], selection: Selection) -> Told:
+    more_rules, more_notices = selection.more
+    cut_rules = len(selection.rules) - len(rules) + more_rules
+    cut_notices = len(selection.notices) - len(notices) + more_notices
+    return Told(text, count(text), tuple(rules), tuple(notices), cut_rules, cut_notices)
+
+
+def _fitting(items: Sequence[T], say: Callable[[T], str], room: float) -> tuple[list[T], float]:
+    """The items whose lines fit whole, in their order; and what room is left."""
+    fitting: list[T] = []
+    for item in items:
+        size = weigh(say(item)) + _LINE
+        if size <= room:
+            room -= size
+            fitting.append(item)
+    return fitting, room
+
+
+def _framed(items: Sequence[T], say: Callable[[T], str], left: float, most: float, frame: int) -> tuple[list[T], float]:
+    """The same for lines that stand in a frame of so many tokens, of which there is none without a line."""
+    fitting, spare = _fitting(items, say, most - frame)
+    return (fitting, left - most + spare) if fitting else ([], left)
+
+
+def _line(rule: Rule) -> str:
+    document = rule.document
+    statement = document["statement"]
+    if rule.rank == "constraint" and (tool := tool_of(document)):
+        statement = f"Unless confirmed first, do not call {tool}: {statement}"
+    return _plain(statement)
+
+
+def notice_line(notice: Document) -> str:
+    """A notice on one line: the tool, what happened, in how many contexts."""
+    if notice.get("kind") == "caution":
+        return _plain(f"{notice['tool']}: {notice['notice'].removesuffix('; confirm first')}")
+    contexts = notice.get("contexts", 0)
+    said = ": ".join(filter(None, (notice.get("tool", ""), notice.get("cause", ""))))
+    return _plain(f"{said or 'a run failed'}{f' ({contexts} times)' if contexts > 1 else ''}")
+
+
+def _plain(text: str) -> str:
+    return f"- {defused(one_line(clip(masked_text(text.strip()), _LONGEST)))}"
+
+
+def _note(rules: int, notices: int) -> str:
+    named = [
+        f"{number} {word}{'s' * (number > 1)}" for number, word in ((rules, "rule"), (notices, "notice")) if number
+    ]
+    return f"(no room for {' and '.join(named)})"
