@@ -81,6 +81,7 @@ _TYPES = (
     EventType("belief.proposed", belief.BeliefProposed, "scope", check=lambda proposed: parse(proposed.trigger)),
     EventType("belief.verified", belief.BeliefVerified, "scope"),
     EventType("belief.retracted", belief.BeliefRetracted, "scope"),
+    EventType("belief.reviewed", belief.BeliefReviewed, "scope"),
     EventType("memory.proposed", memory.MemoryProposed, "scope"),
     EventType("memory.admitted", memory.MemoryAdmitted, "scope"),
     EventType("memory.rejected", memory.MemoryRejected, "scope"),

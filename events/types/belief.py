@@ -140,3 +140,24 @@ class BeliefRetracted(Payload, frozen=True, kw_only=True):
     belief: NonEmpty
     reason: str = ""
     scope: Level | None = None
+
+
+class BeliefReviewed(Payload, frozen=True, kw_only=True):
+    """The calibrator looked at a belief again, as of the moment ``slot``. It is no evidence: no count changes by it.
+
+    ``holds``: what is known speaks for it: it counts as verified at that moment. ``doubtful``: the latest evidence speaks
+    against it. ``untouched``: nothing new was known. ``by`` is ``evidence`` or ``model:<name>``; tokens and ``latency_ms``
+    are the model's.
+    """
+
+    belief: NonEmpty
+    slot: NonEmpty
+    verdict: Literal["holds", "doubtful", "untouched"]
+    confidence: Unit
+    by: str = "evidence"
+    detail: str = ""
+    because: list[str] = []
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
+    latency_ms: float = 0.0
+    scope: Level | None = None

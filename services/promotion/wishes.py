@@ -1,0 +1,96 @@
+"""What a person's words ask for of an agent's conduct, by rules, English and Chinese. Pure.
+
+>>> [(wish.aspect, wish.value) for wish in wishes_of("Skip the reasoning, only the result.")]
+[('process', 'conclusion')]
+>>> [(wish.aspect, wish.value) for wish in wishes_of("请一步一步来")]
+[('process', 'steps')]
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+
+import regex
+
+from services.promotion import lexicon
+
+MAX_READ = 300
+"""Characters of a clause that is read; a longer one is no wish about conduct."""
+
+
+class Wish(NamedTuple):
+    """One wish. ``denied``: it is for doing without ``value``. ``once``: it is not meant to last.
+
+    ``words`` are those that it was said in.
+    """
+
+    aspect: str
+    value: str
+    denied: bool
+    words: str
+    once: bool = False
+
+    @property
+    def what(self) -> tuple[str, str, bool]:
+        """What is asked for, whatever the words."""
+        return self.aspect, self.value, self.denied
+
+
+def opposed(one: tuple[str, str, bool], other: tuple[str, str, bool]) -> bool:
+    """Whether doing as one asks goes against the other: both of one aspect, and not to be had together.
+
+    >>> opposed(("process", "steps", False), ("process", "conclusion", False))
+    True
+    >>> opposed(("format", "bullets", True), ("format", "tables", False))
+    False
+    """
+    if one[0] != other[0] or one == other:
+        return False
+    return one[2] != other[2] if one[1] == other[1] else not (one[2] or other[2])
+
+
+def wishes_of(clause: str) -> list[Wish]:
+    """What one clause or sentence asks for: of each aspect one wish, none where its words disagree."""
+    plain = folded(clause)
+    if not plain or len(plain) > MAX_READ or (lexicon.QUESTION.search(plain) and not lexicon.REQUEST.search(plain)):
+        return []
+    once = lexicon.ONCE.search(plain) is not None
+    found: dict[str, set[tuple[str, str, bool]]] = {}
+    for (aspect, value), pattern in lexicon.MENTIONS.items():
+        for match in pattern.finditer(plain):
+            before = plain[: match.start()]
+            denied = lexicon.DENIED.search(before) is not None
+            if value in lexicon.NAMED and not denied and not _is_asked(match[0], before):
+                continue
+            found.setdefault(aspect, set()).add(_meant(aspect, value, denied=denied))
+    return [Wish(*whats.pop(), clause.strip(), once) for whats in found.values() if len(whats) == 1]
+
+
+def folded(text: str) -> str:
+    """The text as patterns see it."""
+    plain = unicodedata.normalize("NFKC", text[: MAX_READ + 100]).casefold().replace("’", "'")
+    return _SPACES.sub(" ", plain).strip(" .!。！~～\"'“”")
+
+
+def statement_of(what: tuple[str, str, bool], words: str) -> str:
+    """The rule in words of ours, in the language that it was wished in."""
+    english, chinese = lexicon.STATEMENTS[what]
+    return chinese if _HAN.search(words) else english
+
+
+def _is_asked(mention: str, before: str) -> bool:
+    """Whether a thing is wanted rather than talked about."""
+    first = mention[0] if _HAN.match(mention) else mention.partition(" ")[0]
+    return lexicon.ASKED.search(before + first) is not None or lexicon.ASKED.search(before) is not None
+
+
+def _meant(aspect: str, value: str, *, denied: bool) -> tuple[str, str, bool]:
+    if denied and aspect in lexicon.POLES:
+        one, other = lexicon.POLES[aspect]
+        return aspect, other if value == one else one, False
+    return aspect, value, denied
+
+
+_SPACES = regex.compile(r"\s+")
+_HAN = regex.compile(r"\p{Han}")
