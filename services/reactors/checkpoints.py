@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 
 def introduce(conn: Connection, reactors: Iterable[Reactor]) -> None:
     """Give new reactors their checkpoints: at the log's tail, or at its start for one that asks for it."""
-    introduce_names(conn, [(reactor.name, reactor.from_start) for reactor in reactors])
+    introduce_names(conn, [(reactor.key, reactor.from_start) for reactor in reactors])
 
 
 def introduce_names(conn: Connection, followers: Iterable[tuple[str, bool]]) -> None:

@@ -31,7 +31,7 @@ GROUP = "reactors"
 _log = logging.getLogger("refold.reactors")
 
 Unit = tuple[str, int]
-"""A lease: ``reactor/<name>`` and the partition."""
+"""A lease: ``reactor/<key>`` and the partition."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class ReactorLoop:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping``; raises when the store cannot be used, for the supervisor to start it again."""
-        by_unit = {(f"reactor/{r.name}", p): r for r in self.reactors for p in range(self.partitions)}
+        by_unit = {(f"reactor/{r.key}", p): r for r in self.reactors for p in range(self.partitions)}
         slots = {reactor.name: asyncio.Semaphore(self.concurrency) for reactor in self.reactors}
         await self.db.write(lambda conn: introduce(conn, self.reactors))
         try:

@@ -75,7 +75,7 @@ class PartitionRun:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until ``stopping`` or until somebody else takes the partition over (then Fenced is raised)."""
-        claim = await self.db.write(lambda conn: take_over(conn, self.reactor.name, self.partition))
+        claim = await self.db.write(lambda conn: take_over(conn, self.reactor.key, self.partition))
         read_to, committed_at = claim.position, monotonic()
         try:
             while not stopping.is_set():

@@ -118,12 +118,22 @@ React = Callable[[Reaction], Awaitable[Sequence[dict[str, Any]] | Later]]
 
 @dataclass(frozen=True)
 class Reactor:
-    """One reactor. ``from_start``: a new one begins with the whole log instead of its tail."""
+    """One reactor. ``from_start``: a new one begins with the whole log instead of its tail.
+
+    A new ``version`` is a new one, too: its checkpoints and leases are its own, so that it runs beside workers with
+    former code until those are gone. Ids of what it derives must hold the version where they are to differ.
+    """
 
     name: str
     handles: frozenset[str]
     react: React
     from_start: bool = False
+    version: int = 1
+
+    @property
+    def key(self) -> str:
+        """The name under which its checkpoints and leases are kept."""
+        return self.name if self.version == 1 else f"{self.name}@{self.version}"
 
 
 def read_recorded(archived: Archived) -> Recorded | None:

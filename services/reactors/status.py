@@ -32,20 +32,20 @@ class ReactorStatus(NamedTuple):
 def read_reactors(conn: Connection, reactors: Iterable[Reactor]) -> list[ReactorStatus]:
     """The reactors, in one snapshot."""
     marks, epochs = read_watermarks(conn), read_epochs(conn)
-    return [_status(conn, reactor.name, marks, epochs) for reactor in reactors]
+    return [_status(conn, reactor, marks, epochs) for reactor in reactors]
 
 
 def _status(
-    conn: Connection, name: str, marks: dict[int, Position], epochs: dict[int, dict[int, int | None]]
+    conn: Connection, reactor: Reactor, marks: dict[int, Position], epochs: dict[int, dict[int, int | None]]
 ) -> ReactorStatus:
     table = reactor_checkpoints.c
-    rows = conn.execute(select(table.partition, table.epoch, table.n).where(table.reactor == name))
+    rows = conn.execute(select(table.partition, table.epoch, table.n).where(table.reactor == reactor.key))
     vector = {partition: Position(epoch, n) for partition, epoch, n in rows}
     behind = {p: lag(at, marks.get(p, at), epochs.get(p, {})) for p, at in vector.items()}
     ages = oldest_waiting_s(conn, {p: vector[p] for p, events in behind.items() if events})
-    held = reports.holdings(conn, f"reactor/{name}")
+    held = reports.holdings(conn, f"reactor/{reactor.key}")
     return ReactorStatus(
-        name,
+        reactor.name,
         sum(behind.values()),
         max(ages.values(), default=0.0),
         len({holding.owner for holding in held.values()}),

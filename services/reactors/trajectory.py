@@ -1,6 +1,7 @@
 """One run as it went: its steps, calls and what else it left, gathered from its events. Pure.
 
-Events merge in any order: a result may come before its call, an end before its start.
+Events merge in any order: a result may come before its call, an end before its start. What came first is told by the
+order of the log: ``at`` and the like number the run's events from 1, 0 is never; clocks of hosts differ.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from events.event import Event, Position, Recorded
 from events.types.plan import PlanUpdated, StepCompleted, StepFailed, StepSkipped, StepStarted, StepStatus
 from events.types.run import Outcome, RunStarted, RunTerminated
-from events.types.thought import DecisionMade
+from events.types.thought import DecisionMade, MessageAdded, ModelResponded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from events.types.world import (
     ApprovalRequested,
@@ -35,7 +36,10 @@ FROM_OUTSIDE = frozenset((
 
 @dataclass
 class Call:
-    """One tool call. ``error`` is what a failed one said; a result that reports failure counts as failed."""
+    """One tool call. ``error`` is what a failed one said; a result that reports failure counts as failed.
+
+    ``event`` is the id of the event that gave it its state, ``begun`` and ``ended`` tell when.
+    """
 
     call_id: str
     name: str = ""
@@ -46,11 +50,18 @@ class Call:
     state: Literal["open", "returned", "failed"] = "open"
     result: Any = None
     error: str = ""
+    event: str = ""
+    begun: int = 0
+    ended: int = 0
 
 
 @dataclass
 class Step:
-    """One step; ``failures`` counts how often it failed before it came to its present state."""
+    """One step; ``failures`` counts how often it failed before it came to its present state.
+
+    ``event`` is the id of the event that gave it its state; ``begun`` tells when it was first worked on, ``failed``
+    when it first failed, ``skipped`` when it was given up.
+    """
 
     step: str
     title: str = ""
@@ -58,6 +69,29 @@ class Step:
     summary: str = ""
     error: str = ""
     failures: int = 0
+    event: str = ""
+    begun: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A version of the plan: (id, title) of its steps in order, and those that were over when it was made."""
+
+    at: int
+    event: str
+    steps: tuple[tuple[str, str], ...]
+    over: frozenset[str]
+
+
+@dataclass
+class Spent:
+    """What a run used: assistant's turns, tokens of its models, money."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,14 +108,24 @@ class Trajectory:
     """What the events of one run say."""
 
     started: RunStarted | None = None
+    beginning: Event | None = None
+    """The event that started it."""
     steps: dict[str, Step] = field(default_factory=dict)
     calls: dict[str, Call] = field(default_factory=dict)
-    plans: int = 0
+    plans: list[Plan] = field(default_factory=list)
     artifacts: list[ArtifactCreated] = field(default_factory=list)
     decisions: list[DecisionMade] = field(default_factory=list)
-    feedback: list[FeedbackGiven] = field(default_factory=list)
+    feedback: dict[FeedbackGiven, str] = field(default_factory=dict)
+    """What people said of it, and the id of its event; of what was said twice in the same words the first."""
+    spent: Spent = field(default_factory=Spent)
+    answer: Any = None
+    """What the assistant said last."""
+    length: int = 0
+    """How many events it is made of."""
     blockers: dict[str, str] = field(default_factory=dict)
     approvals: dict[str, str] = field(default_factory=dict)
+    denied: int = 0
+    """How often a person said no."""
     ending: Ending | None = None
     """The terminal event that counts: the first. ``lost`` is provisional: any other, or a sign of life, replaces it."""
 
@@ -128,21 +172,34 @@ def reported_error(result: Any) -> str:
 
 def _add(run: Trajectory, recorded: Recorded) -> None:
     payload = recorded.payload
+    run.length += 1
     match payload:
         case RunStarted():
-            run.started = run.started or payload
+            if run.started is None:
+                run.started, run.beginning = payload, recorded.event
         case RunTerminated():
             run.ending = run.ending or Ending(recorded.position, recorded.event, payload)
-        case PlanUpdated() | StepStarted() | StepCompleted() | StepFailed() | StepSkipped():
-            _add_step(run, payload)
+        case PlanUpdated():
+            _add_plan(run, payload, recorded.event.id)
+        case StepStarted() | StepCompleted() | StepFailed() | StepSkipped():
+            _add_step(run, payload, recorded.event.id)
         case ToolCalled() | ToolReturned() | ToolFailed():
-            _add_call(run, payload)
+            _add_call(run, payload, recorded.event.id)
+        case MessageAdded() | ModelResponded():
+            _add_turn(run, payload)
+        case FeedbackGiven():
+            run.feedback.setdefault(payload, recorded.event.id)
+        case _:
+            _add_around(run, payload)
+
+
+def _add_around(run: Trajectory, payload: Any) -> None:
+    """What stands around the work."""
+    match payload:
         case ArtifactCreated():
             run.artifacts.append(payload)
         case DecisionMade():
             run.decisions.append(payload)
-        case FeedbackGiven():
-            run.feedback.append(payload)
         case BlockerRaised():
             run.blockers[payload.blocker] = payload.description
         case BlockerCleared():
@@ -151,24 +208,43 @@ def _add(run: Trajectory, recorded: Recorded) -> None:
             run.approvals[payload.approval] = payload.action
         case ApprovalResolved():
             run.approvals.pop(payload.approval, None)
+            if not payload.approved:
+                run.denied += 1
         case _:
             pass
 
 
-def _add_step(run: Trajectory, payload: PlanUpdated | StepStarted | StepCompleted | StepFailed | StepSkipped) -> None:
-    if isinstance(payload, PlanUpdated):
-        run.plans += 1
-        planned = {step.id for step in payload.steps}
-        for dropped in [s.step for s in run.steps.values() if s.state == "planned" and s.step not in planned]:
-            del run.steps[dropped]
-        for one in payload.steps:
-            step = run.steps.setdefault(one.id, Step(one.id))
-            step.title = one.title or step.title
-            if step.state == "planned":
-                step.state = one.status
-        return
+def _add_turn(run: Trajectory, payload: MessageAdded | ModelResponded) -> None:
+    if isinstance(payload, ModelResponded):
+        run.spent.tokens += payload.tokens_in + payload.tokens_out
+        run.spent.cost += payload.cost
+    elif payload.role == "assistant":
+        run.spent.turns += 1
+        run.answer = payload.content
+
+
+def _add_plan(run: Trajectory, payload: PlanUpdated, event: str) -> None:
+    planned = {step.id for step in payload.steps}
+    for dropped in [s.step for s in run.steps.values() if s.state == "planned" and s.step not in planned]:
+        del run.steps[dropped]
+    for one in payload.steps:
+        step = run.steps.setdefault(one.id, Step(one.id))
+        step.title = one.title or step.title
+        if step.state == "planned":
+            step.state = one.status
+            if one.status not in ("planned", "skipped"):
+                step.begun = step.begun or run.length
+            if one.status == "failed":
+                step.failed = step.failed or run.length
+    over = frozenset(s.step for s in run.steps.values() if s.state in ("completed", "failed", "skipped"))
+    titles = tuple((one.id, run.steps[one.id].title) for one in payload.steps)
+    run.plans.append(Plan(run.length, event, titles, over))
+
+
+def _add_step(run: Trajectory, payload: StepStarted | StepCompleted | StepFailed | StepSkipped, event: str) -> None:
     step = run.steps.setdefault(payload.step, Step(payload.step))
     step.title = payload.title or step.title
+    before = step.state
     match payload:
         case StepStarted():
             if step.state in ("planned", "failed"):
@@ -177,17 +253,24 @@ def _add_step(run: Trajectory, payload: PlanUpdated | StepStarted | StepComplete
             step.state, step.summary = "completed", payload.summary
         case StepFailed():
             step.failures += 1
+            step.failed = step.failed or run.length
             step.error = payload.error
             if step.state != "completed":
                 step.state = "failed"
         case StepSkipped():
             if step.state != "completed":
                 step.state = "skipped"
+                step.skipped = step.skipped or run.length
+    if not isinstance(payload, StepSkipped):
+        step.begun = step.begun or run.length
+    if step.state != before or not step.event:
+        step.event = event
 
 
-def _add_call(run: Trajectory, payload: ToolCalled | ToolReturned | ToolFailed) -> None:
+def _add_call(run: Trajectory, payload: ToolCalled | ToolReturned | ToolFailed, event: str) -> None:
     call = run.calls.setdefault(payload.call_id, Call(payload.call_id))
     call.name = payload.name or call.name
+    before = call.state
     match payload:
         case ToolCalled():
             call.arguments, call.step = payload.arguments, payload.step
@@ -199,3 +282,8 @@ def _add_call(run: Trajectory, payload: ToolCalled | ToolReturned | ToolFailed) 
             call.state, call.error = "failed", payload.error
         case _:
             pass
+    call.begun = call.begun or run.length
+    if call.state != before:
+        call.ended = run.length
+    if call.state != before or not call.event:
+        call.event = event

@@ -85,7 +85,7 @@ def test_stopping_anywhere_settles_each_run_exactly_once(db: Database, seed: int
         back = update(reactor_checkpoints).values(n=reactor_checkpoints.c.n - 3).where(reactor_checkpoints.c.n > 3)
         await db.write(lambda conn: conn.execute(back) and None)
         last = loop_of(db, outlet, owner="last", lease_s=0.5)
-        await run_until([last], lambda: checkpoints_at_end(db, "settler") and checkpoints_at_end(db, "hindsight"))
+        await run_until([last], lambda: checkpoints_at_end(db, "settler") and checkpoints_at_end(db, HINDSIGHT.key))
 
     asyncio.run(scenario())
     assert sorted(e.run for e in stored(db, "settlement.degraded")) == sorted(f"r{n}" for n in range(12))

@@ -13,7 +13,7 @@ from events.event import Position, Recorded
 from events.registry import decode_payload
 from services.reactors.derived import derived_id
 from services.reactors.evidence import LINES_A_KIND, clip, evidence
-from services.reactors.experience import counts_of, nodes_of, sheet_of
+from services.reactors.experience import Hindsight
 from services.reactors.trajectory import Trajectory, trajectory
 
 SECRET_WORDS = "the user's own words"
@@ -166,7 +166,7 @@ def test_outcomes_follow_the_table(events: list[tuple[str, dict[str, Any]]], out
 
 
 def _labels(run: Trajectory) -> dict[str, str]:
-    return {node.node: node.label for node in nodes_of(run)}
+    return {node.node: node.label for node in Hindsight(run).nodes}
 
 
 def test_a_straight_run_is_success_throughout() -> None:
@@ -198,27 +198,26 @@ def test_what_was_got_over_is_recoverable_and_what_came_of_it_deviated() -> None
         "call/c2": "deviated_success",
         "result": "deviated_success",
     }
-    causes = {node.node: node.cause for node in nodes_of(run)}
+    causes = {node.node: node.cause for node in Hindsight(run).nodes}
     assert causes["call/c1"] == "429 slow down"
 
 
 def test_the_last_failure_of_a_failed_run_is_fatal() -> None:
     run = run_of(called("c1", "x"), failed("c1", "a"), called("c2", "y"), failed("c2", "b"), ended("error_streak"))
     assert _labels(run) == {"call/c1": "recoverable_failure", "call/c2": "fatal_failure", "result": "fatal_failure"}
-    assert sheet_of(run, nodes_of(run))["cause"] == "b"
+    assert Hindsight(run).sheet["cause"] == "b"
 
 
 def test_what_an_interruption_left_open_is_no_evidence_about_a_tool() -> None:
     """C20: a call without an answer is never a success."""
     run = run_of(called("c1", "x"), returned("c1"), called("c7", "x"), step("started", "s1"), ended("panic_stop"))
-    nodes = nodes_of(run)
     assert _labels(run) == {
         "step/s1": "unfinished",
         "call/c1": "success",
         "call/c7": "unfinished",
         "result": "unfinished",
     }
-    assert [(c.tool, c.label, c.count) for c in counts_of(nodes)] == [("x", "success", 1)]
+    assert [(c.tool, c.label, c.count) for c in Hindsight(run).counts] == [("x", "success", 1)]
 
 
 def test_counts_carry_no_words() -> None:
@@ -228,9 +227,9 @@ def test_counts_carry_no_words() -> None:
         failed("c1", SECRET_WORDS),
         ended("error_streak", detail=SECRET_WORDS),
     )
-    counts = counts_of(nodes_of(run))
+    counts = Hindsight(run).counts
     assert SECRET_WORDS not in orjson.dumps(msgspec.to_builtins(counts)).decode()
-    assert SECRET_WORDS in orjson.dumps(sheet_of(run, nodes_of(run))).decode()
+    assert SECRET_WORDS in orjson.dumps(Hindsight(run).sheet).decode()
 
 
 def test_derived_ids_are_stable_apart_and_ordered_by_time() -> None:
