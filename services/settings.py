@@ -40,6 +40,13 @@ def _seconds(least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
+def _share(text: str) -> float:
+    number = float(text) if re.fullmatch(r"\d(\.\d{1,4})?", text) else None
+    if number is None or not 0 <= number <= 1:
+        raise ValueError("a number from 0 to 1, with at most four decimals")
+    return number
+
+
 def _flag(text: str) -> bool:
     if text.lower() not in _TRUE | _FALSE:
         raise ValueError("1 or 0")
@@ -187,6 +194,8 @@ class Settings:
     """Whether `refold up` begins to rebuild what other code made; else it is read as it is until it is rebuilt."""
     worker_rebuilds: bool = _setting("REFOLD_WORKER_REBUILDS", False, _flag)
     """Whether `refold worker` begins to rebuild what former code made: once for each change of the code."""
+    pack_confidence: float = _setting("REFOLD_PACK_CONFIDENCE", 0.8, _share)
+    """What confidences of an imported memory pack are multiplied with: what held elsewhere need not hold here."""
     verify_notes: str = _setting("REFOLD_VERIFY_NOTES", ",".join(sorted(VERIFY_AGAIN)), str)
     """Categories of notes, with commas between, that whoever reads one is told to verify again; ``-``: none."""
     stop_timeout_s: float = _setting("REFOLD_STOP_TIMEOUT_S", 10.0, _seconds(0.1, 600))

@@ -24,8 +24,9 @@ Trust = Literal["stated", "data"]
 class MemoryProposed(Payload, frozen=True, kw_only=True):
     """A candidate for long-term memory; the curator decides.
 
-    ``infer=False`` asks to keep it verbatim: it is checked for secrets and copies only. ``corrects`` names the value,
-    or the memory, that it takes the place of.
+    ``infer=False`` asks to keep it verbatim: it is checked for secrets and copies only; from a pack, for what
+    contradicts it, too. ``trust``: what was data stays data. ``corrects`` names the value, or the memory, that it takes the
+    place of.
     """
 
     content: NonEmpty
@@ -39,6 +40,7 @@ class MemoryProposed(Payload, frozen=True, kw_only=True):
     scope: Level | None = None
     infer: bool = True
     source: MemorySource = "agent"
+    trust: Trust = "stated"
     corrects: str = ""
 
 

@@ -22,6 +22,7 @@ from services.api import (
     memories,
     memory_changes,
     metrics,
+    packs,
     problems,
     projections,
     rebuilds,
@@ -73,7 +74,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.max_body_bytes = max_body_bytes
     reads = (tasks, history, exports, runs, settlements, search, cards, context, beliefs, threads, tables)
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
-    for module in (events, *reads, memories, memory_changes, *upkeeping):
+    for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)
     problems.install(app)
     install_too_large(app)

@@ -61,10 +61,10 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise CliError(f"cannot reach {self.url}: {error}; is `refold up` running there?", UNREACHABLE) from error
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, method: str = "GET", *, content: bytes = b"", **params: Any) -> Iterator[bytes]:
         """The body of an answer as it comes. Raises CliError when it is an error, or breaks off."""
         try:
-            with self._http.stream("GET", path) as response:
+            with self._http.stream(method, path, content=content, params=_given(params)) as response:
                 if not response.is_success:
                     response.read()
                     self.document(response)

@@ -22,6 +22,7 @@ from services.cli import (
     machine,
     memories,
     operate,
+    packs,
     publish,
     read,
     rebuild,
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history, context, bench, bench_context,
+    history, context, packs, bench, bench_context,
 ):  # fmt: skip
     group.register(app)
 

@@ -1,7 +1,8 @@
 """The way of a proposal: quality, safety, duplicates, contradictions, score, metadata. Pure; every step says why.
 
 What is to be kept verbatim (``infer=False``) is checked for unseen characters, credentials, orders and exact copies,
-and else kept as it is.
+and else kept as it is. A pack's memories were judged where they come from: here only what the scope says already, or
+otherwise, speaks against them.
 """
 
 from __future__ import annotations
@@ -62,11 +63,13 @@ VERBATIM: tuple[Stage, ...] = (
     _alone(without_unseen), _alone(without_credentials), _alone(mark_orders), not_copied, _alone(score),
 )  # fmt: skip
 
+CARRIED: tuple[Stage, ...] = (*VERBATIM[:-1], not_repeated, settle_contradictions, _alone(score))
+
 
 def decide(proposed: MemoryProposed, known: Known) -> Candidate | Rejected:
     """The candidate as it enters memory, or why it does not."""
     at: Candidate | Rejected = candidate_of(proposed)
-    for stage in STAGES if proposed.infer else VERBATIM:
+    for stage in STAGES if proposed.infer else CARRIED if proposed.source == "pack" else VERBATIM:
         if isinstance(at, Rejected):
             break
         at = stage(at, known)

@@ -99,4 +99,4 @@ def slot_of(entity: str, attribute: str, statement: Statement) -> tuple[str, str
 def candidate_of(proposed: MemoryProposed) -> Candidate:
     """A proposal at the beginning of its way."""
     content = proposed.content.strip()
-    return Candidate(proposed, content, read(content))
+    return Candidate(proposed, content, read(content), proposed.trust)

@@ -1,0 +1,54 @@
+"""What of runs belongs to a scope: their notes and settlements, which live with tasks and sessions.
+
+A run is its user's, if it names one; else its agent's; else the organisation's. So nothing that a user's run wrote is
+in a read of an agent's scope, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, or_, select
+
+from projections.queries.rows import Document
+from projections.settlements import SETTLEMENTS
+from projections.task.tables import NOTES, RUNS
+
+_NOTE = ("content", "version", "category", "ttl_s", "written_at", "source", "run")
+_SETTLEMENT = (
+    "task", "session", "reason", "degraded", "session_state", "reflections", "learnings", "evidence", "time",
+)  # fmt: skip
+
+
+def notes_of_scope(conn: Connection, org: str, scope: str) -> list[Document]:
+    """Notes that runs of a scope wrote, each with its ``task``, by task and name."""
+    same = (NOTES.c.org == RUNS.c.org) & (NOTES.c.key == RUNS.c.key)
+    written = or_(NOTES.c.run == RUNS.c.run, NOTES.c.run == RUNS.c.full)
+    columns = (NOTES.c.key, NOTES.c.note, NOTES.c.full, *(NOTES.c[name] for name in _NOTE))
+    query = select(*columns).join(RUNS, same & written).where(RUNS.c.org == org, *_whose(RUNS, scope))
+    rows = conn.execute(query.order_by(NOTES.c.key, NOTES.c.note)).mappings()
+    return [
+        {"task": row["key"].removeprefix("task/"), "note": row["full"] or row["note"], **_some(row, _NOTE)}
+        for row in rows
+    ]
+
+
+def settlements_of_scope(conn: Connection, org: str, scope: str) -> list[Document]:
+    """The active settlements of a scope's runs, by run."""
+    of = SETTLEMENTS.c
+    columns = (of.run_id, *(of[name] for name in _SETTLEMENT))
+    query = select(*columns).where(of.org == org, of.status == "active", *_whose(SETTLEMENTS, scope))
+    rows = conn.execute(query.order_by(of.run, of.key)).mappings()
+    return [{"run": row["run_id"], **_some(row, _SETTLEMENT)} for row in rows]
+
+
+def _whose(table: Table, scope: str) -> tuple[ColumnElement[bool], ...]:
+    level, _, name = scope.partition("/")
+    if level == "user":
+        return (table.c.user == name,)
+    return table.c.user == "", table.c.agent == (name if level == "agent" else "")
+
+
+def _some(row: Mapping[Any, Any], names: tuple[str, ...]) -> Document:
+    return {name: row[name] for name in names if row[name] not in ("", None)}

@@ -1,0 +1,84 @@
+"""A scope as a pack: what its read models hold now, in an order of its own, with every secret masked.
+
+Confidences are those of the end of the UTC day ``as_of``: a moment of the day would make other bytes at every export.
+Expired memories are among the active ones, with the time that they ended at; whoever imports them leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from projections.cards.secrets import masked
+from projections.memory.tables import MEMORIES
+from projections.queries.beliefs import belief_document, beliefs_of
+from projections.queries.of_scope import notes_of_scope, settlements_of_scope
+from projections.read_models import Read, ReadModels
+from services.packs.form import BeliefItem, Item, MemoryItem, NoteItem, Pack, Scope, SettlementItem
+
+T = TypeVar("T", bound=Item)
+
+DIGITS = 6
+"""To which a confidence is rounded."""
+
+_MEMORY = (
+    "kind", "content", "memory_type", "entity", "attribute", "confidence", "tags", "ttl_s", "source", "trust",
+    "created", "last_verified",
+)  # fmt: skip
+_BELIEF = (
+    "belief", "kind", "statement", "trigger", "tendency", "limits", "supports", "against", "last_verified", "evidence",
+)  # fmt: skip
+
+
+async def gather(
+    read_models: ReadModels, org: str, scope: Scope, as_of: date, *, after: str | None = None, wait_s: float = 0.0
+) -> Pack:
+    """The pack of a scope, at least up to the position token ``after``. Raises what a read of a read model raises."""
+    moment = datetime.combine(as_of, time.max, UTC)
+    source: dict[str, str] = {}
+
+    async def read(projection: str, work: Callable[..., Any], **options: Any) -> Any:
+        asked = partial(work, org=org, scope=scope.key, **options)
+        found: Read[Any] = await read_models.read(projection, asked, after, wait_s)
+        source[projection] = found.generation
+        return found.value
+
+    return Pack(
+        scope=scope,
+        as_of=as_of.isoformat(),
+        created_by=f"refold {version('refold')}",
+        memories=_items(MemoryItem, await read("memories", _memories)),
+        beliefs=_items(BeliefItem, await read("beliefs", _beliefs, now=moment)),
+        notes=_items(NoteItem, await read("task_state", notes_of_scope)),
+        settlements=_items(SettlementItem, await read("settlements", settlements_of_scope)),
+        source=source,
+    )
+
+
+def _items(kind: type[T], documents: Iterable[dict[str, Any]]) -> tuple[T, ...]:
+    return tuple(msgspec.convert(masked(document), kind) for document in documents)
+
+
+def _memories(conn: Connection, org: str, scope: str) -> list[dict[str, Any]]:
+    of = MEMORIES.c
+    query = select(MEMORIES).where(of.org == org, of.key == scope, of.status == "active").order_by(of.memory)
+    return [{"memory": row["full"] or row["memory"], **_some(row, _MEMORY)} for row in conn.execute(query).mappings()]
+
+
+def _beliefs(conn: Connection, org: str, scope: str, now: datetime) -> list[dict[str, Any]]:
+    """Beliefs that stand, by name: what was taken back, or has nothing left to stand on, is not passed on."""
+    standing = (one["belief"] for one in beliefs_of(conn, org, scope, now=now) if one["status"] != "retired")
+    documents = (belief_document(conn, org, scope, belief, now=now) for belief in sorted(standing))
+    return [
+        {**_some(one, _BELIEF), "confidence": round(one["confidence"], DIGITS)} for one in documents if one is not None
+    ]
+
+
+def _some(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: row[name] for name in names if row.get(name) not in ("", None, [], {})}
