@@ -61,6 +61,11 @@ def parameters(tools: Any) -> dict[str, list[str]]:
     return found
 
 
+def declared(tools: Any) -> list[str]:
+    """Names of declared tools, in any of the usual forms."""
+    return list(dict.fromkeys(name for name, _ in _schemas(tools, 4)))
+
+
 def _schemas(value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list) and depth:
         for item in value:

@@ -18,6 +18,7 @@ from projections.context.filling import Filled, fill
 from projections.context.material import Material
 from projections.context.remembered import PART, Remembered, memories_text, told_in
 from projections.context.tokens import count
+from projections.policy.text import standing_tokens
 
 DEFAULT_TOKENS = 120_000
 
@@ -39,7 +40,7 @@ SHARES = {
 CACHED = ("prefix", "evidence", "cards")
 """Parts after which a cache breakpoint is marked."""
 
-_FIRST = ("query", "originals", "prefix", "state", "policy", "memories", "evidence", "turns", "recalled")
+_FIRST = ("policy", "query", "originals", "prefix", "state", "memories", "evidence", "turns", "recalled")
 _MEMORIES = ("memories", "recalled")
 _FENCED = frozenset(("evidence", "cards", "recalled", "turns", "originals"))
 
@@ -73,8 +74,7 @@ def assemble(material: Material, *, max_tokens: int = DEFAULT_TOKENS, parts: Seq
     left = max_tokens
     for name in _FIRST:
         if name in wanted:
-            room = min(CAPS[name], int(max_tokens * SHARES[name]), left)
-            texts[name] = _within(name, room, material)
+            texts[name] = _within(name, _room(name, max_tokens, left, material), material)
             left -= count(texts[name]) + 1 if texts[name] else 0
     cards = Filled("", {}, 0)
     if "cards" in wanted:
@@ -84,9 +84,17 @@ def assemble(material: Material, *, max_tokens: int = DEFAULT_TOKENS, parts: Seq
     return _finished(wanted, texts, cards, material)
 
 
+def _room(name: str, max_tokens: int, left: int, material: Material) -> int:
+    """Most tokens of a part. The user's own standing preferences are given what they need, whatever the budget."""
+    share = int(max_tokens * SHARES[name])
+    if name == "policy" and (standing := standing_tokens(material.policy)):
+        share = max(share, standing + count(_framed(name, "")))
+    return min(CAPS[name], share, left)
+
+
 def _within(name: str, room: int, material: Material) -> str:
     """A part of at most ``room`` tokens with its frame; empty when there is nothing to say, or no room."""
-    room -= count(_framed(name, ""))
+    room -= count(_framed(name, "")) + (name in _FENCED)  # line breaks next to one another weigh as one
     text = _body(name, room, material) if room > 0 else ""
     return _framed(name, text) if text else ""
 
@@ -116,8 +124,8 @@ def _body(name: str, room: int, material: Material) -> str:
 def _framed(name: str, text: str) -> str:
     if name in _FENCED:
         return fence(name, text)
-    # memories have a fence of their own within
-    return text if name == "prefix" else f"## {name}\n{text if name == PART else defused(text)}"
+    # these have fences of their own within
+    return text if name == "prefix" else f"## {name}\n{text if name in (PART, 'policy') else defused(text)}"
 
 
 def _finished(wanted: Sequence[str], texts: dict[str, str], cards: Filled, material: Material) -> Assembled:

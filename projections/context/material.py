@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from projections.context.remembered import Remembered
 from projections.context.sources import Needs, Source
+from projections.policy.selection import NOTHING, Selection
 
 Document = Mapping[str, Any]
 
@@ -32,8 +33,8 @@ class Original(NamedTuple):
 class Material:
     """Everything that may go into a context.
 
-    ``state`` and ``session`` are documents of ``projections.queries``, ``beliefs`` those that hold for the task's agent
-    and user, ``notices`` what went wrong there; ``evidence`` what runs of the session left that have no notes.
+    ``state`` and ``session`` are documents of ``projections.queries``, ``policy`` what the task's user and agent and
+    the org have learned that holds in it; ``evidence`` what runs of the session left that have no notes.
     ``memories`` are always told, ``brought`` are those that the query brought, the best first.
     ``sources`` are the task's own cards and ``recalled`` those of others that the query brought, both with the latest
     last.
@@ -43,8 +44,7 @@ class Material:
     prompt: str = ""
     state: Document | None = None
     session: Document | None = None
-    beliefs: Sequence[Document] = ()
-    notices: Sequence[Document] = ()
+    policy: Selection = NOTHING
     memories: Sequence[Remembered] = ()
     evidence: Sequence[Any] = ()
     sources: Sequence[Source] = ()

@@ -16,6 +16,7 @@ from projections.context.material import Document, Material, Turn
 from projections.context.rendering import one_line
 from projections.context.sources import Needs
 from projections.context.tokens import count
+from projections.policy.text import tell
 
 _MARKS = {"completed": "x", "skipped": "-", "failed": "!", "in_progress": ">"}
 _SESSION = (
@@ -34,14 +35,7 @@ def state_text(material: Material, tokens: int) -> str:
 
 def policy_text(material: Material, tokens: int) -> str:
     """What was learned to do, and what to confirm first because it went wrong before."""
-    rules = [f"{one['statement']} (confidence {one['confidence']:.2f})" for one in material.beliefs]
-    return first_lines([f"- {one_line(line)}" for line in (*rules, *map(_notice, material.notices))], tokens)
-
-
-def _notice(notice: Mapping[str, Any]) -> str:
-    """A call can be confirmed first; what went wrong without one can only be known."""
-    tool, cause = notice.get("tool", ""), notice.get("cause", "")
-    return f"confirm first: {', '.join(filter(None, (tool, cause)))}" if tool else f"went wrong before: {cause}"
+    return tell(material.policy, tokens).text
 
 
 def evidence_text(material: Material, tokens: int) -> str:

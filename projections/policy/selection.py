@@ -69,6 +69,9 @@ class Selection(NamedTuple):
     more: tuple[int, int] = (0, 0)
 
 
+NOTHING = Selection()
+
+
 def learned(
     scope: str, beliefs: Iterable[Document], notices: Iterable[Document], rules: BeliefRules = DEFAULT_RULES
 ) -> Learned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
@@ -22,19 +23,22 @@ from projections.cards.summary import message_text
 from projections.context.material import Material, Original, Turn
 from projections.context.remembered import Remembered
 from projections.context.sources import Needs, Source
-from projections.queries import beliefs, settlements, tasks
+from projections.policy.selection import NOTHING, Selection, select
+from projections.policy.situation import situation
+from projections.queries import settlements, tasks
 from projections.queries.card_sources import Flows, read_needs, read_sources, source_of
+from projections.queries.policy import learned_of
 from projections.queries.rows import many
 from projections.retrieval.query import CardQuery, Scope
 from services.contexts.readers import BELIEFS, CARDS, SETTLEMENTS, STATE, Reader, Recalled
-from services.contexts.remembering import Remembrance, remember
+from services.contexts.remembering import Remembrance, remember, scopes_of
 from services.contexts.request import ContextRequest
+from services.policies.doubt import doubt
 
 RECALLED, RELEVANCE = 5, 0.7
 """Cards of other tasks and memories that a query brings at most, together, and the least relevance of such a card."""
 TURNS = 5
 _PAGE, _PAGES = 200, 10
-_HOLDS = ("active", "constraint")
 
 
 class Gathered(NamedTuple):
@@ -56,15 +60,14 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     memories = await remember(reader, request, about, now)
     recalled, brought = together(recalled, memories.brought)
     left = await _session(reader, task, about.get("session", "")) if "state" in request.parts else None
-    rules, notices = await _policy(reader, about, now) if "policy" in request.parts else ([], [])
     run = about.get("run", "")
+    prompt, tools = await reader.events(key, lambda conn, upto: started_with(conn, org, task, run, upto))
     material = Material(
         task,
-        prompt=await reader.events(key, lambda conn, upto: prompt_of(conn, org, task, run, upto)),
+        prompt=prompt,
         state=state,
         session=left,
-        beliefs=rules,
-        notices=notices,
+        policy=await _policy(reader, request, about, tools, now),
         evidence=[text for one_run in (left or {}).get("evidence_since", ()) for text in one_run.get("evidence") or ()],
         memories=memories.always,
         sources=sources,
@@ -107,20 +110,18 @@ async def _session(reader: Reader, task: str, session: str) -> Any:
     return await reader.read(SETTLEMENTS, session_key(session) if session else task_key(task), work)
 
 
-async def _policy(reader: Reader, about: dict[str, Any], now: datetime) -> tuple[list[Any], list[Any]]:
-    """What the agent, the user and the org learned that holds now, rules and notices apart."""
-    rules: list[Any] = []
-    notices: list[Any] = []
-    names = ((f"agent/{about.get('agent')}", "agent"), (f"user/{about.get('user')}", "user"), ("org", ""))
-    for scope in [scope for scope, level in names if not level or about.get(level)]:
-        found, bad = await reader.read(BELIEFS, scope, partial(_learned, org=reader.org, scope=scope, now=now))
-        rules += [belief for belief in found if belief["status"] in _HOLDS and belief["statement"]]
-        notices += bad
-    return rules, notices
-
-
-def _learned(conn: Connection, org: str, scope: str, now: datetime) -> tuple[list[Any], list[Any]]:
-    return beliefs.beliefs_of(conn, org, scope, now=now), beliefs.notices_of(conn, org, scope)
+async def _policy(
+    reader: Reader, request: ContextRequest, about: dict[str, Any], tools: Any, now: datetime
+) -> Selection:
+    """What the user, the agent and the org have learned that holds in this context."""
+    if "policy" not in request.parts:
+        return NOTHING
+    scopes = [
+        await reader.read(BELIEFS, scope, partial(learned_of, org=reader.org, scope=scope, now=now))
+        for scope in scopes_of(about)
+    ]
+    context = situation(about, tools, mode=request.mode, query=" ".join((request.query, request.focus)).strip())
+    return await asyncio.to_thread(select, scopes, context, doubt=doubt)
 
 
 async def _recalled(reader: Reader, request: ContextRequest, about: dict[str, Any]) -> list[tuple[Source, Recalled]]:
@@ -169,13 +170,20 @@ async def _originals(reader: Reader, request: ContextRequest, sources: Iterable[
     return found
 
 
-def prompt_of(conn: Connection, org: str, task: str, run: str, upto: Position) -> str:
-    """The system prompt that a run was started with, where it came as text; else empty."""
+def started_with(conn: Connection, org: str, task: str, run: str, upto: Position) -> tuple[str, Any]:
+    """The system prompt and the tools that a run was started with, where they came with their content; else empty."""
+    known: dict[str, Any] = {}
     for place, of_run, data in queries.read_starts(conn, org, task):
-        if place <= upto and of_run == run:
-            content = (orjson.loads(data).get("system_prompt") or {}).get("content")
-            return message_text(content) if content else ""
-    return ""
+        if place > upto:
+            break
+        started = orjson.loads(data)
+        told = started.get("tools") or {}
+        if told.get("content") is not None:
+            known[told["digest"]] = told["content"]
+        if of_run == run:
+            content = (started.get("system_prompt") or {}).get("content")
+            return message_text(content) if content else "", known.get(told.get("digest", ""))
+    return "", None
 
 
 def turns_of(conn: Connection, org: str, key: str, run: str, upto: Position) -> list[Turn]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,11 @@ from projections.context.material import Material, Original, Turn
 from projections.context.remembered import Remembered
 from projections.context.sources import Source
 from projections.context.tokens import count
+from projections.policy.selection import learned, select
+
+PREFERENCE = {
+    "belief": "p", "kind": "user_preference", "statement": "Answer briefly.", "confidence": 0.9, "status": "active",
+}  # fmt: skip
 
 MATERIAL = Material(
     "t1",
@@ -29,8 +32,7 @@ MATERIAL = Material(
         "blockers": [{"blocker": "b1", "description": "card declined", "open": True}],
     },
     session={"state": {"open_questions": ["aisle or window"], "goal": ""}},
-    beliefs=[{"statement": "Answer briefly.", "confidence": 0.9}],
-    notices=[{"tool": "book", "cause": "double booking"}],
+    policy=select([learned("user/u", [PREFERENCE], [{"tool": "book", "cause": "double booking"}])], {}),
     memories=[Remembered("m1", "user/u", "preference", "User prefers aisle seats", "stated", "2026-03-01T10:00:00Z")],
     evidence=["edited a.py"],
     sources=[Source("c1", "1-4", "search", tuple(facts_of({"flight": "HAT136"})))],
@@ -53,14 +55,18 @@ def test_parts_stand_in_their_order_and_say_where_a_cache_may_break() -> None:
         "open_questions: aisle or window",
     ]  # fmt: skip
     assert made.parts[2].text.splitlines()[1:] == [
-        "- Answer briefly. (confidence 0.90)", "- confirm first: book, double booking",
+        "Rules, the user's own first:", "- Answer briefly.", "Went wrong before, confirm first:",
+        "<untrusted notices>", "- book: double booking", "</untrusted>",
     ]  # fmt: skip
     assert made.told == ("c1",) and made.left_out == ()
 
 
-def test_what_went_wrong_without_a_call_is_nothing_to_confirm() -> None:
-    made = assemble(replace(MATERIAL, notices=[{"tool": "", "cause": "end_turn: reward 0"}]))
-    assert made.parts[2].text.splitlines()[-1] == "- went wrong before: end_turn: reward 0"
+@pytest.mark.parametrize("tokens", [40, 60, 100, 400, 4_000])
+def test_a_standing_preference_is_told_first_whatever_the_budget(tokens: int) -> None:
+    made = assemble(MATERIAL, max_tokens=tokens)
+    policy = next(part for part in made.parts if part.name == "policy")
+    assert policy.text.splitlines()[:3] == ["## policy", "Rules, the user's own first:", "- Answer briefly."]
+    assert made.tokens <= tokens
 
 
 def test_a_part_is_left_out_where_it_was_not_asked_for() -> None:

@@ -1,0 +1,16 @@
+"""Reads of policies: what a scope has learned, made ready to be told."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from projections.policy.selection import Learned, learned
+from projections.queries.beliefs import beliefs_of, notices_of
+from projections.queries.confidence import DEFAULT_RULES, BeliefRules
+
+
+def learned_of(conn: Connection, org: str, scope: str, *, now: datetime, rules: BeliefRules = DEFAULT_RULES) -> Learned:
+    """The beliefs and notices of a scope (``user/u1``, ``agent/coder``, ``org``) at a moment."""
+    return learned(scope, beliefs_of(conn, org, scope, now=now, rules=rules), notices_of(conn, org, scope), rules)
