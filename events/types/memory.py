@@ -25,8 +25,8 @@ class MemoryProposed(Payload, frozen=True, kw_only=True):
     """A candidate for long-term memory; the curator decides.
 
     ``infer=False`` asks to keep it verbatim: it is checked for secrets and copies only; from a pack, for what
-    contradicts it, too. ``trust``: what was data stays data. ``corrects`` names the value, or the memory, that it takes the
-    place of.
+    contradicts it, too. ``trust``: what was data stays data. ``corrects`` names the value, or the memory, that it takes
+    the place of.
     """
 
     content: NonEmpty

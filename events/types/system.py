@@ -35,9 +35,10 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
 class PackImported(Payload, frozen=True, kw_only=True):
     """A memory pack was imported into a scope, known by the digest of its contents.
 
-    Several events tell of one import. The last says that it is done: ``counts`` is what was in the pack by sort of item,
-    ``done`` what became of each sort, ``refused`` which items did not enter and why, ``confidence`` what confidences were
-    multiplied with, ``origin`` where the pack came from. The others hold its ``notes`` and ``settlements`` as documents.
+    Several events tell of one import. The last says that it is done: ``counts`` is what was in the pack by sort of
+    item, ``done`` what became of each sort, ``refused`` which items did not enter and why, ``confidence`` what
+    confidences were multiplied with, ``origin`` where the pack came from. The others hold its ``notes`` and
+    ``settlements`` as documents.
     """
 
     pack: NonEmpty
