@@ -70,11 +70,9 @@ def test_a_context_tells_the_memories_of_its_user_agent_and_org_and_of_nobody_el
     for others in ({"user": bob}, {"agent": scout}):
         level = next(iter(others))
         remember(instance, "The warehouse gateway of somebody else", kind="correction", scope=level, **others)
-    instance.stored(
-        instance.event(
-            "r", "memory.proposed", {"content": "Other org: the warehouse gateway", "kind": "convention"}, org="other"
-        )
-    )
+    data = {"content": "Other org: the warehouse gateway", "kind": "convention", "infer": False}
+    elsewhere = instance.publish(instance.event("r", "memory.proposed", data), headers={"x-refold-org": "other"})
+    assert elsewhere.status_code == 200
     task = task_of(instance, ida, clerk)
     found = context(instance, task, "Which token does the warehouse gateway need?")
     parts = {part["name"]: part["text"] for part in found["parts"]}
@@ -89,8 +87,8 @@ def test_a_context_tells_the_memories_of_its_user_agent_and_org_and_of_nobody_el
     hits = lambda memory: instance.http.get(f"/v1/memories/{memory}").json()["hits"]  # noqa: E731
     until(lambda: hits(asked) == 1)
     assert [hits(memory) for memory in sorted(mine)] == [0, 0, 0]
-    log = instance.refold("events", "--task", task, "--json").stdout.decode()
-    assert log.count('"context.assembled"') == 1
+    again(instance, found)
+    assert hits(asked) == 1
 
 
 @pytest.mark.parametrize("change", ["superseded", "invalidated", "deleted", "edited"])
