@@ -51,7 +51,10 @@ class Blanks:
         """A blank row with its primary key filled in."""
         blank, names = self._of[table]
         row = blank.copy()
-        row.update(zip(names, pk, strict=True))
+        if len(names) == len(pk) == 1:  # most of them
+            row[names[0]] = pk[0]
+        else:
+            row.update(zip(names, pk, strict=True))
         return row
 
 
@@ -71,9 +74,21 @@ class Draft:
 
     def peek(self, table: str, *pk: Any) -> Row | None:
         """The row as it stands now, or None; not to be changed."""
-        if (table, pk) in self._edited:
-            return self._edited[table, pk]
+        ref = (table, pk)
+        if ref in self._edited:
+            return self._edited[ref]
         return self._rows.get(table, *pk)
+
+    def edit_known(self, table: str, *pk: Any) -> dict[str, Any] | None:
+        """As ``edit``, but None where there is no row."""
+        ref = (table, pk)
+        if ref in self._edited:
+            return self._edited[ref]
+        stored = self._rows.get(table, *pk)
+        if stored is None:
+            return None
+        row = self._edited[ref] = dict(stored)
+        return row
 
     def edit(self, table: str, *pk: Any) -> dict[str, Any]:
         """The row, or a blank one, to change in place; it will be put."""

@@ -106,9 +106,9 @@ def _use(scene: Scene, kind: str, used_by: str, name: str, *, spare: str = "", m
     found: list[flows.Flow] = []
     origin: dict[str, str] = {}
     for value, parameter in scene.traced.found.items():
-        if scene.draft.peek("card_values", value) is None:
+        row = scene.draft.edit_known("card_values", value)
+        if row is None:
             continue
-        row = scene.draft.edit("card_values", value)
         row["uses"] += 1
         stood = flows.places(row["origins"])
         origin[value] = stood[0][1]

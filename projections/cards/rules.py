@@ -76,4 +76,7 @@ def _in_fields(value: Any, depth: int) -> Excluded | None:
 
 def worth(reasons: Mapping[str, int]) -> int:
     """Value of a card from how often each rule spoke for it."""
-    return sum(WEIGHTS[rule] * min(times, _TIMES.get(rule, 1)) for rule, times in reasons.items())
+    value = 0
+    for rule, times in reasons.items():
+        value += WEIGHTS[rule] * min(times, _TIMES.get(rule, 1))
+    return value

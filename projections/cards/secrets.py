@@ -87,11 +87,18 @@ _DIGEST = re.compile(r"(?i:commit|sha\d*|digest|hash|md5|checksum|etag|revision|
 _NEAR = 24
 
 _HINTS = (
-    "passw", "passphrase", "pwd", "secret", "token", "credential", "authorization", "bearer", "private",
-    "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xox", "eyj", "passcode", "_pass=", "_pass:", "_pat=", "_pat:",
-    "kennwort", "contrase", "senha", "mot de passe", "cookie", "?key=", "&key=", "code=", "sig=", "signature=",
-    "auth=", "-u ", "--user", "webhooks/", "hooks.slack",
+    "pwd", "secret", "token", "credential", "authorization", "bearer", "private", "xox", "eyj", "_pat:", "kennwort",
+    "contrase", "senha", "cookie",
 )  # fmt: skip
+_HINTS_WITHIN = (
+    ("pass", ("passw", "passphrase", "passcode", "_pass=", "_pass:", "mot de passe")),
+    ("k-", ("sk-", "pk-", "rk-")),
+    ("k_", ("sk_", "pk_", "rk_")),
+    ("=", ("_pat=", "?key=", "&key=", "code=", "sig=", "signature=", "auth=")),
+    ("-u", ("-u ", "--user")),
+    ("hooks", ("webhooks/", "hooks.slack")),
+)
+"""What is looked for only where the part that all of them have is there."""
 _HINTS_WIDE = ("密", "口令", "令牌", "パスワード", "暗証番号", "비밀번호", "пароль")
 _LONG_ENOUGH = 20
 _SHORTEST = 6
@@ -128,6 +135,9 @@ def _hints(text: str) -> bool:
     lowered = text.lower()
     for hint in _HINTS:  # a loop, since a generator would cost more than all that it asks
         if hint in lowered:
+            return True
+    for part, hints in _HINTS_WITHIN:
+        if part in lowered and any(hint in lowered for hint in hints):
             return True
     if "key" in lowered and ("api" in lowered or "access" in lowered):
         return True

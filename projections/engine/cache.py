@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 from typing import Final
 
 from projections.engine.shapes import RowKey
 from projections.projection import Row
 
 
-class Unknown:
+class Unknown(Enum):
     """The cache cannot tell: ask the store."""
 
+    UNKNOWN = "unknown"
 
-UNKNOWN: Final = Unknown()
+
+UNKNOWN: Final = Unknown.UNKNOWN
 
 
 class RowCache:

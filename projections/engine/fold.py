@@ -16,7 +16,7 @@ from events.archive.reader import Archived
 from events.errors import NewerVersion, Transient
 from events.event import Event, Position, Recorded
 from events.strict_json import clean_text
-from projections.engine.cache import UNKNOWN, RowCache, Unknown
+from projections.engine.cache import UNKNOWN, RowCache
 from projections.engine.shapes import RowKey, Shape, unread_tables
 from projections.projection import Projection, Put, Row
 
@@ -146,11 +146,11 @@ class Fold:
         if table in self._unread:
             raise KeyError(f"table {table!r} is unread: rows of it are put, never asked for")
         name = (table, self._org, self._key, *pk)
-        changed = self._result.rows.get(name, UNKNOWN)
-        if not isinstance(changed, Unknown):
-            return changed
+        changed = self._result.rows
+        if name in changed:
+            return changed[name]
         row = self._cache.get(name)
-        if isinstance(row, Unknown):
+        if row is UNKNOWN:
             if table not in self._shapes:
                 raise KeyError(f"the projection has no table {table!r}")
             raise _Fault(name)
@@ -240,10 +240,10 @@ class Fold:
         shapes = self._shapes
         changes: list[tuple[RowKey, Row | None]] = []
         for change in self._projection.apply(recorded, self):
-            shape = shapes[change.table]
+            shape = shapes[change[0]]
             if isinstance(change, Put):
-                row = shape.checked(change.row)
-                changes.append((shape.row_key(org, key, row), row))
+                row = shape.checked(change[1])
+                changes.append(((shape.name, org, key, *shape.pk_of(row)), row))
             else:
                 changes.append(((shape.name, org, key, *change.pk), None))
         return changes

@@ -21,6 +21,8 @@ from projections.projection import UNREAD, Json, Projection, Row, json_text
 RowKey = tuple[Any, ...]
 """``(table, org, key, *pk)``: a row's name in caches and changes. It sorts by table, then by primary key."""
 
+_convert = msgspec.convert
+
 _CHECKED: dict[type | None, Any] = {
     str: str,
     bool: bool,
@@ -46,11 +48,12 @@ class Shape:
         self.all_columns = ("org", "key", *(str(c.name) for c in table.columns if c.name not in ("org", "key")))
         self.columns = self.all_columns[2:]
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
-        self._pk_of = _picker(self.key_columns[2:])
+        self.pk_of = _picker(self.key_columns[2:])
         self._values_of = _picker(self.columns)
         self._jsons = [name for name, kind in self._kinds if kind is None]
         self._through_text = self._jsons if strict else []
         self._floats = [name for name, kind in self._kinds if kind is float]
+        self._plain = not self._jsons and not self._floats
         self._model = self._row_model()
         self._json = [index for index, (_, kind) in enumerate(self._kinds, start=2) if kind is None]
         self.driver_table = _driver_table(table)
@@ -64,9 +67,11 @@ class Shape:
         """
         row = dict(given)
         try:
-            msgspec.convert(row, self._model)
+            _convert(row, self._model)
         except msgspec.ValidationError:
             row = self._filled(row)
+        if self._plain:  # of texts, integers and booleans the check is all
+            return row
         for name in self._floats:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
@@ -79,7 +84,7 @@ class Shape:
 
     def row_key(self, org: str, key: str, row: Row) -> RowKey:
         """Name of a row of the key."""
-        return (self.name, org, key, *self._pk_of(row))
+        return (self.name, org, key, *self.pk_of(row))
 
     def values(self, row_key: RowKey, row: Row) -> tuple[Any, ...]:
         """The row in the order of ``all_columns``, as the driver takes it for ``driver_table``."""
