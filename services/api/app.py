@@ -23,6 +23,7 @@ from services.api import (
     memory_changes,
     metrics,
     packs,
+    policy,
     problems,
     projections,
     rebuilds,
@@ -39,6 +40,7 @@ from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
+from services.policies.scopes import PolicyScopes
 from services.searching.opening import open_searcher
 
 _DESCRIPTION = """Publish what agents do; read what it means: task state, memory cards, settlements, beliefs;
@@ -71,8 +73,9 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.jobs = jobs
     app.state.folding = history.Folding()
     app.state.searcher = open_searcher(backend)
+    app.state.policies = PolicyScopes(backend)
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, history, exports, runs, settlements, search, cards, context, beliefs, threads, tables)
+    reads = (tasks, history, exports, runs, settlements, search, cards, context, beliefs, policy, threads, tables)
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)

@@ -23,6 +23,7 @@ from services.cli import (
     memories,
     operate,
     packs,
+    policy,
     publish,
     read,
     rebuild,
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history, context, packs, bench, bench_context,
+    history, context, policy, packs, bench, bench_context,
 ):  # fmt: skip
     group.register(app)
 
