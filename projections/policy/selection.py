@@ -128,9 +128,9 @@ def _comparable(tool: str) -> str:
 
 
 def _caution(belief: Document, rules: BeliefRules) -> Document | None:
-    """A tool that failed as often in a row as demotes a rule, or that is likelier to fail than a rule is to be told."""
+    """A tool that failed as often in a row as demotes a rule, or that fails as surely as a rule must be to be told."""
     tool = tool_of(belief)
-    if not tool or belief["status"] == "retired":
+    if not tool or belief["status"] != "candidate":
         return None
     failures = belief["failures_in_a_row"]
     if failures >= rules.demoting_failures:

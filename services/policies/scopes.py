@@ -1,0 +1,149 @@
+"""What scopes have learned, kept ready in this process: read when a scope has changed, or after a while; bounded.
+
+Reading ten thousand beliefs takes a thousand times as long as choosing among them. So a scope is kept as it was read,
+and read again once its generation is another, once somebody has mended its rows (the owner epoch tells), once the
+archive holds an event of its key beyond the position it was read at, and after ``FRESH_S``, since confidence decays.
+Scopes share nothing: the key is (org, scope).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from events.archive.queries import last_of_key
+from events.event import Position
+from events.keys import partition_of
+from projections.engine import tables
+from projections.engine.checkpoints import read_position
+from projections.policy.selection import Learned
+from projections.queries.policy import learned_of
+from services.composition import Backend
+
+BELIEFS = "beliefs"
+
+FRESH_S = 60.0
+"""How long what was read may be used while nothing happens in its scope: confidence decays by the day."""
+
+MAX_KEPT = 50_000
+"""Beliefs and notices that are kept, of all scopes together; a scope counts as one more."""
+
+Stamp = tuple[Position, int]
+"""Checkpoint and owner epoch of a partition."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A scope as it stood at ``stamp``, for the moment ``at``."""
+
+    learned: Learned
+    generation: str
+    stamp: Stamp
+    at: datetime
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.learned.held) + len(self.learned.notices)
+
+
+@dataclass
+class _Place:
+    """Where a scope is kept. Whoever holds the ``turn`` reads it."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    kept: _Kept | None = None
+
+
+class Found(NamedTuple):
+    """Scopes in the order they were asked for, and what must be known of the read model behind them."""
+
+    scopes: list[Learned]
+    note: dict[str, Any]
+
+
+class PolicyScopes:
+    """Scopes of one process. Several requests for one scope read it once."""
+
+    def __init__(self, backend: Backend, *, max_kept: int = MAX_KEPT, fresh_s: float = FRESH_S) -> None:
+        self._backend = backend
+        self._max_kept = max_kept
+        self._fresh_s = fresh_s
+        self._places: OrderedDict[tuple[str, str], _Place] = OrderedDict()
+        self.reads = 0
+
+    @property
+    def kept(self) -> int:
+        """Beliefs and notices that are kept, and scopes."""
+        return sum(place.kept.size for place in self._places.values() if place.kept is not None)
+
+    async def learned(self, org: str, scopes: Sequence[str], now: datetime, after: str | None = None) -> Found:
+        """What scopes have learned by a moment, each at least up to the position token ``after``.
+
+        Raises what a read of the read model raises (``ReadModels.read``).
+        """
+        partitions = {scope: partition_of(org, scope, self._backend.partitions) for scope in scopes}
+        look = partial(_look, org=org, partitions=partitions)
+        found = await self._backend.read_models.read(BELIEFS, look, after, self._backend.settings.read_timeout_s)
+        stamps, incomplete = found.value
+        learned = [await self._learned(org, scope, found.generation, stamps[scope], now) for scope in scopes]
+        self._make_room()
+        note = {"generation": found.generation, "reached": found.reached, "stale": found.stale}
+        return Found(learned, {**note, "incomplete": incomplete})
+
+    async def _learned(self, org: str, scope: str, generation: str, stamp: Stamp, now: datetime) -> Learned:
+        place = self._places.setdefault((org, scope), _Place())
+        self._places.move_to_end((org, scope))
+        async with place.turn:
+            kept = place.kept
+            if kept is None or not await self._holds(kept, org, scope, generation, stamp, now):
+                kept = place.kept = await self._read(org, scope, now)
+            elif kept.stamp < stamp:
+                place.kept = replace(kept, stamp=stamp)
+        return kept.learned
+
+    async def _holds(self, kept: _Kept, org: str, scope: str, generation: str, stamp: Stamp, now: datetime) -> bool:
+        """Whether a scope as it is kept says what its rows say at ``stamp``, or later."""
+        position, owner_epoch = kept.stamp
+        age_s = abs((now - kept.at).total_seconds())
+        if kept.generation != generation or owner_epoch != stamp[1] or age_s >= self._fresh_s:
+            return False
+        if position >= stamp[0]:
+            return True
+        last = await self._backend.db.read(partial(last_of_key, org=org, key=scope))
+        return last is None or last.position <= position
+
+    async def _read(self, org: str, scope: str, now: datetime) -> _Kept:
+        def work(conn: Connection) -> tuple[Stamp, Learned]:
+            stamp = read_position(conn, partition_of(org, scope, self._backend.partitions))
+            return stamp, learned_of(conn, org, scope, now=now)
+
+        self.reads += 1
+        found = await self._backend.read_models.read(BELIEFS, work)
+        stamp, learned = found.value
+        return _Kept(learned, found.generation, stamp, now)
+
+    def _make_room(self) -> None:
+        """Let go of what was used longest ago, but for what is being read."""
+        left = self.kept - self._max_kept
+        for name in list(self._places):
+            if left <= 0:
+                return
+            place = self._places[name]
+            if not place.turn.locked():
+                left -= place.kept.size if place.kept is not None else 0
+                del self._places[name]
+
+
+def _look(conn: Connection, org: str, partitions: dict[str, int]) -> tuple[dict[str, Stamp], bool]:
+    """How far the rows of each scope are; whether one of them lacks an event that could not be folded."""
+    parked = tables.parked_keys.c
+    lacking = select(parked.key).where(parked.org == org, parked.key.in_(list(partitions))).limit(1)
+    stamps = {scope: read_position(conn, partition) for scope, partition in partitions.items()}
+    return stamps, conn.execute(lacking).first() is not None
