@@ -1,126 +1,59 @@
 """Beliefs: what was learned, as integer counts of evidence, and how each piece can be traced back.
 
-    experience.recorded   evidence for the tools it counts; notices of fatal failures. Of each run only the highest
-                          deriver version counts: its counts replace the former ones, a lower version changes nothing
-    feedback.given        (on a scope) support for "do as these words say", once for each run or session that said them
-    belief.proposed       a belief's words, trigger and prior confidence
-    belief.verified       one piece of evidence for or against it
-    belief.retracted      it no longer holds, until it is proposed again
+    experience.recorded   of each run the last by (deriver version, revision) counts, whatever arrived first:
+                          evidence for the tools it counts and for the path it went; notices of fatal failures
+    feedback.given        (on a scope) support for "do as these words say", once for each occasion that said them
+    belief.proposed       a belief's words, trigger, limits and prior confidence: those of the last by (time, id)
+    belief.verified       one piece of evidence for or against it: of each source the last by (time, id)
+    belief.reviewed       a review that found it to hold touches it; no count changes
+    belief.retracted      it no longer holds, until a later proposal
 
-Counts lie in buckets of one UTC day of the event's time, so a sum over them is free of order. Confidence and status are
-computed at read time (``projections.queries.confidence``). No row holds a log position: evidence names its event id,
-and the same events give the same rows whatever the number of partitions.
+Every table is a function of the *set* of a scope's events: reactors append theirs in any order, and the same runs in a
+log of other partitions give the same rows. So "the last" is told by what the events say, never by their positions.
+Nodes that are no evidence count for nothing. The tools and the path of a run are evidence at its agent's level; at its
+user's only where it has no agent. A run whose experience says nothing in ``LAST_WORD`` is taken back for good.
+
+Counts lie in buckets of one UTC day of the event's time, so a sum over them is free of order. Confidence, status and
+what constrains are computed at read time (``projections.queries.confidence``, ``projections.queries.beliefs``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Double, MetaData
 
 from events.event import Event, Recorded
 from events.times import instant
-from events.types.belief import BeliefProposed, BeliefRetracted, BeliefVerified, ExperienceRecorded
+from events.types.belief import (
+    BeliefProposed,
+    BeliefRetracted,
+    BeliefReviewed,
+    BeliefVerified,
+    ExperienceRecorded,
+)
 from events.types.world import FeedbackGiven
-from projections.bounds import canonical, clip, digest, short, whole
-from projections.draft import Blanks, Draft, count, flag, json, maybe, text
-from projections.projection import Change, Projection, RowRef, Rows, read_model_table
+from projections.belief.evidence import TEXT_LIMIT, Source, belief_row, day_of, mention, weigh, withdraw
+from projections.belief.naming import belief_name, feedback_belief, plan_belief, tool_belief
+from projections.belief.tables import BLANKS, TABLES
+from projections.belief.trauma import note
+from projections.bounds import canonical, clip, digest, short
+from projections.draft import Draft
+from projections.projection import Change, Projection, RowRef, Rows
 
-STATEMENT_LIMIT = 1_000
-MAX_RECENT = 8
-"""Latest verdicts kept on a belief, in log order: enough to see two failures in a row."""
+PATH_LIMIT = 500
 
-SUPPORTS = frozenset(("success", "deviated_success"))
-SPEAKS_AGAINST = frozenset(("recoverable_failure", "fatal_failure"))
-
-METADATA = MetaData()
-
-BELIEFS = read_model_table(
-    METADATA,
-    "beliefs",
-    text("belief", pk=True),
-    text("full"),
-    text("kind"),
-    text("subject"),  # the tool, for tool reliability
-    text("statement"),
-    json("trigger"),
-    text("tendency"),
-    maybe("prior", Double),  # confidence it was proposed with; NULL: 0.5
-    flag("proposed"),
-    flag("retracted"),
-    text("retracted_because"),
-    count("evidence"),
-    json("recent"),  # [[source, failed], ...]: the latest verdicts in log order
-    text("last_verified"),  # latest of the evidence's times, UTC
+HANDLES = frozenset(
+    {
+        "experience.recorded",
+        "feedback.given",
+        "belief.proposed",
+        "belief.verified",
+        "belief.reviewed",
+        "belief.retracted",
+    }
 )
-
-COUNTS = read_model_table(
-    METADATA,
-    "belief_counts",
-    text("belief", pk=True),
-    count("day", pk=True),  # days since 1970-01-01 UTC
-    count("success"),
-    count("deviated_success"),
-    count("recoverable_failure"),
-    count("fatal_failure"),
-)
-
-EVIDENCE = read_model_table(
-    METADATA,
-    "evidence",
-    text("belief", pk=True),
-    text("source", pk=True),  # run, verification or feedback that it comes from
-    text("kind"),  # experience, verification, feedback
-    text("event_id"),
-    text("run"),
-    json("counts"),  # by label
-    text("detail"),
-    text("by"),
-    text("time"),
-)
-
-EXPERIENCES = read_model_table(
-    METADATA,
-    "experiences",
-    text("run", pk=True),
-    text("run_id"),
-    count("deriver_version"),
-    text("agent"),
-    text("user"),
-    text("session"),
-    json("nodes"),
-    json("counts"),
-    json("sheet"),
-    json("notices"),  # keys of this run's rows in ``notices``
-    text("event_id"),
-    text("time"),
-)
-
-NOTICES = read_model_table(
-    METADATA,
-    "notices",
-    text("pattern", pk=True),  # digest of tool and cause: the causal pattern
-    text("run", pk=True),
-    text("tool"),
-    text("node"),
-    text("cause"),
-    count("count"),
-    text("event_id"),
-    text("time"),
-)
-
-TABLES = (BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, NOTICES)
-BLANKS = Blanks(TABLES)
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def day_of(time: str) -> int:
-    """The bucket of an event's time: whole days since 1970-01-01 UTC."""
-    return (instant(time) - _EPOCH).days
 
 
 def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
@@ -128,220 +61,175 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
     event = recorded.event
     if event.key.startswith("task/"):
         return ()  # feedback on a run reaches its scopes as an experience
-    draft = Draft(rows, BLANKS)
+    draft, time = Draft(rows, BLANKS), instant(event.time).isoformat()
     match recorded.payload:
         case ExperienceRecorded() as payload:
-            _experienced(draft, event, payload)
+            _experienced(draft, event, payload, time)
         case FeedbackGiven() as payload if payload.text.strip():
-            _told(draft, event, payload)
+            _told(draft, event, payload, time)
         case BeliefProposed() as payload:
-            _proposed(draft, payload)
+            _proposed(draft, event, payload, time)
         case BeliefVerified() as payload:
-            label = "success" if payload.supports else "recoverable_failure"
-            source = Source(short(event.id), "verification", payload.detail, payload.by)
-            _weigh(draft, event, _belief(draft, payload.belief, ""), source, {label: 1})
+            _verified(draft, event, payload, time)
+        case BeliefReviewed(belief=belief, verdict="holds"):
+            row = belief_row(draft, belief_name(belief))
+            row["reviewed_at"] = max(row["reviewed_at"], time)
         case BeliefRetracted() as payload:
-            _belief(draft, payload.belief, "").update(
-                retracted=True, retracted_because=clip(payload.reason, STATEMENT_LIMIT)
-            )
+            row = belief_row(draft, belief_name(payload.belief))
+            if (time, event.id) > (row["retracted_at"], row["retracted_id"]):
+                because = clip(payload.reason, TEXT_LIMIT)
+                row.update(retracted_at=time, retracted_id=event.id, retracted_because=because)
     return draft.changes()
 
 
-class Source(msgspec.Struct, frozen=True):
-    """Where a piece of evidence comes from."""
-
-    key: str
-    kind: str
-    detail: str = ""
-    by: str = ""
-    run: str = ""
-
-
-def _belief(draft: Draft, belief: str, kind: str) -> dict[str, Any]:
-    row = draft.edit("beliefs", short(belief))
-    row["full"] = whole(belief)
-    row["kind"] = row["kind"] or kind
-    return row
-
-
-def _proposed(draft: Draft, payload: BeliefProposed) -> None:
-    row = _belief(draft, payload.belief, "")
-    row.update(
-        kind=payload.kind,
-        statement=clip(payload.statement, STATEMENT_LIMIT),
-        trigger=payload.trigger,
-        tendency=payload.tendency,
-        prior=float(payload.confidence),
-        proposed=True,
-        retracted=False,
-        retracted_because="",
-    )
-
-
-def _weigh(draft: Draft, event: Event, belief: dict[str, Any], source: Source, counts: dict[str, int]) -> None:
-    """One source's evidence takes the place of what the same source said before."""
-    name = belief["belief"]
-    row = draft.edit("evidence", name, source.key)
-    known = row["counts"] is not None
-    if not known:
-        belief["evidence"] += 1
-    else:
-        _count(draft, name, row["time"], row["counts"], -1)
-    row.update(
-        kind=source.kind,
-        event_id=event.id,
-        run=source.run,
-        counts=counts,
-        detail=clip(source.detail, STATEMENT_LIMIT),
-        by=source.by,
-        time=event.time,
-    )
-    _count(draft, name, event.time, counts, 1)
-    belief["recent"] = _recent(belief["recent"] or [], source.key, counts, known=known)
-    belief["last_verified"] = max(belief["last_verified"], instant(event.time).isoformat())
-
-
-def _count(draft: Draft, belief: str, time: str, counts: dict[str, int], sign: int) -> None:
-    bucket = draft.edit("belief_counts", belief, day_of(time))
-    for label, number in counts.items():
-        bucket[label] += sign * number
-
-
-def _recent(recent: list[Any], source: str, counts: dict[str, int], *, known: bool) -> list[Any]:
-    """The source's verdict (did more fail than succeed?) in its place of first mention, while that is remembered."""
-    failed = sum(counts.get(label, 0) for label in SPEAKS_AGAINST)
-    succeeded = sum(counts.get(label, 0) for label in SUPPORTS)
-    verdict = [source, failed > succeeded]
-    if known:
-        return [verdict if entry[0] == source else entry for entry in recent]
-    return [*recent, verdict][-MAX_RECENT:]
-
-
-def _withdraw(draft: Draft, belief: dict[str, Any], source: str) -> None:
-    row = draft.peek("evidence", belief["belief"], source)
-    if row is None:
+def _proposed(draft: Draft, event: Event, payload: BeliefProposed, time: str) -> None:
+    row = belief_row(draft, belief_name(payload.belief))
+    if (time, event.id) <= (row["proposed_at"], row["proposed_id"]):
         return
-    _count(draft, belief["belief"], row["time"], row["counts"], -1)
-    belief["evidence"] -= 1
-    belief["recent"] = [entry for entry in belief["recent"] or [] if entry[0] != source]
-    draft.drop("evidence", belief["belief"], source)
+    row.update(
+        kind=payload.kind, statement=clip(payload.statement, TEXT_LIMIT), trigger=payload.trigger,
+        tendency=payload.tendency, limits=payload.limits, prior=float(payload.confidence),
+        proposed_at=time, proposed_id=event.id,
+    )  # fmt: skip
+    draft.add("belief_grounds", row["belief"]).update(
+        because=payload.because, elsewhere=payload.elsewhere, event_id=event.id
+    )
 
 
-def _told(draft: Draft, event: Event, payload: FeedbackGiven) -> None:
-    row = _belief(draft, _feedback_belief(payload), "user_preference")
-    key = _feedback_source(event, payload)
-    if draft.peek("evidence", row["belief"], key) is not None:
-        return  # the same words on the same occasion
-    row["statement"] = row["statement"] or clip(payload.text.strip(), STATEMENT_LIMIT)
-    source = Source(key, "feedback", payload.text, payload.by, event.run)
-    _weigh(draft, event, row, source, {"success": 1})
+def _verified(draft: Draft, event: Event, payload: BeliefVerified, time: str) -> None:
+    row, key = belief_row(draft, belief_name(payload.belief)), _occasion(event, payload)
+    known = draft.peek("evidence", row["belief"], key)
+    if known is not None and (known["time"], known["event_id"]) >= (time, event.id):
+        mention(draft, row, key, time)
+        return
+    source = Source(
+        key, "verification", event.id, time, event.run, because=payload.because, detail=payload.detail, by=payload.by
+    )
+    weigh(draft, row, source, {"success" if payload.supports else "recoverable_failure": 1})
 
 
-def _feedback_belief(payload: FeedbackGiven) -> str:
-    return f"feedback/{digest(' '.join(payload.text.casefold().split()))}"
+def _occasion(event: Event, payload: BeliefVerified) -> str:
+    return short(payload.source or event.id)
+
+
+def _told(draft: Draft, event: Event, payload: FeedbackGiven, time: str) -> None:
+    """Of an occasion that says the same twice, the first stays."""
+    row, key = belief_row(draft, feedback_belief(payload.text)), _feedback_source(event, payload)
+    at = f"{time} {event.id}"
+    if not row["subject_at"] or at < row["subject_at"]:
+        row.update(subject=clip(payload.text.strip(), TEXT_LIMIT), subject_at=at)
+    known = draft.peek("evidence", row["belief"], key)
+    if known is not None and (known["time"], known["event_id"]) <= (time, event.id):
+        mention(draft, row, key, time)
+        return
+    source = Source(key, "feedback", event.id, time, event.run, detail=payload.text, by=payload.by)
+    weigh(draft, row, source, {"success": 1})
 
 
 def _feedback_source(event: Event, payload: FeedbackGiven) -> str:
     return digest(canonical([event.run, event.session, payload.target_kind, payload.target, payload.by, payload.score]))
 
 
-def _experienced(draft: Draft, event: Event, payload: ExperienceRecorded) -> None:
-    row = draft.edit("experiences", short(payload.run))
-    if row["deriver_version"] >= payload.deriver_version:
-        return
+class _Claim(NamedTuple):
+    """What one experience says of one belief."""
+
+    subject: str
+    counts: dict[str, int]
+    because: list[str]
+
+
+def _experienced(draft: Draft, event: Event, payload: ExperienceRecorded, time: str) -> None:
     run = short(payload.run)
-    before, now = _by_tool(row["counts"] or []), _by_tool(msgspec.to_builtins(payload.counts))
-    source = Source(run, "experience", run=payload.run)
-    for tool in sorted(before.keys() | now.keys()):
-        belief = _belief(draft, f"tool/{tool}", "tool_reliability")
-        belief["subject"] = tool
-        if tool in now:
-            _weigh(draft, event, belief, source, now[tool])
-        else:
-            _withdraw(draft, belief, run)
-    for pattern in row["notices"] or []:
-        draft.drop("notices", pattern, run)
+    row = draft.edit("experiences", run)
+    claims = _claims(event, payload)
+    if not _counts_more(event, payload, row):
+        for name, claim in claims.items():
+            mention(draft, _subject(draft, name, claim), run, time)
+        return
+    for name in row["beliefs"] or []:
+        if name not in claims:
+            withdraw(draft, belief_row(draft, name), run)
+    for name, claim in claims.items():
+        source = Source(run, "experience", event.id, time, payload.run, because=claim.because)
+        weigh(draft, _subject(draft, name, claim), source, claim.counts)
     row.update(
-        run_id=payload.run,
-        deriver_version=payload.deriver_version,
-        agent=event.agent,
-        user=event.user,
-        session=event.session,
-        nodes=msgspec.to_builtins(payload.nodes),
-        counts=msgspec.to_builtins(payload.counts),
-        sheet=payload.sheet,
-        notices=_notices(draft, event, payload),
-        event_id=event.id,
-        time=event.time,
-    )
+        run_id=payload.run, deriver_version=payload.deriver_version, revision=payload.revision, agent=event.agent,
+        user=event.user, session=event.session, owner=payload.owner, nodes=msgspec.to_builtins(payload.nodes),
+        counts=msgspec.to_builtins(payload.counts), path=clip(payload.path, PATH_LIMIT),
+        path_label=payload.path_label, deviation=payload.deviation, sheet=payload.sheet, beliefs=list(claims),
+        notices=note(draft, payload, row["notices"] or [], event.id, time), event_id=event.id, time=time,
+    )  # fmt: skip
 
 
-def _by_tool(counts: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Evidence of each tool by label; unfinished nodes are none."""
-    tools: dict[str, dict[str, int]] = {}
-    for item in counts:
-        if item["label"] != "unfinished" and item["count"]:
-            labels = tools.setdefault(item["tool"], {})
-            labels[item["label"]] = labels.get(item["label"], 0) + item["count"]
-    return tools
+def _counts_more(event: Event, payload: ExperienceRecorded, row: dict[str, Any]) -> bool:
+    """Whether a derivation of the row's run takes the place of the one there: of equal ones the least id stays."""
+    before, now = (row["deriver_version"], row["revision"]), (payload.deriver_version, payload.revision)
+    return now > before or (now == before and event.id < row["event_id"])
 
 
-def _notices(draft: Draft, event: Event, payload: ExperienceRecorded) -> list[str]:
-    """A notice for every causal pattern that ended fatally; returns their keys."""
-    fatal = [(n.tool, n.cause, n.node, 1) for n in payload.nodes if n.label == "fatal_failure"]
-    fatal += [(c.tool, "", "", c.count) for c in payload.counts if c.label == "fatal_failure" and c.count]
-    keys: dict[str, None] = {}
-    for tool, cause, node, number in fatal:
-        key = digest(f"{tool}\x1f{cause}")
-        row = draft.edit("notices", key, short(payload.run))
-        if key not in keys:
-            row["count"] = 0
-        keys[key] = None
-        row.update(tool=tool, cause=clip(cause, STATEMENT_LIMIT), node=node, event_id=event.id, time=event.time)
-        row["count"] += number
-    return list(keys)
+def _subject(draft: Draft, name: str, claim: _Claim) -> dict[str, Any]:
+    row = belief_row(draft, name)
+    row["subject"] = row["subject"] or claim.subject
+    return row
+
+
+def _claims(event: Event, payload: ExperienceRecorded) -> dict[str, _Claim]:
+    """What a run says of its tools and of its path, by the names of the beliefs; unfinished nodes say nothing."""
+    if payload.scope == "user" and event.agent:
+        return {}
+    claims: dict[str, _Claim] = {}
+    for item in payload.counts:
+        if item.label != "unfinished" and item.count:
+            name = tool_belief(item.tool)
+            claim = claims.get(name)
+            if claim is None:
+                claim = claims[name] = _Claim(name.removeprefix("tool/"), {}, _events_about(payload, name))
+            claim.counts[item.label] = claim.counts.get(item.label, 0) + item.count
+    if payload.path and payload.path_label != "unfinished":
+        path = clip(belief_name(payload.path), PATH_LIMIT)
+        claims[plan_belief(payload.path)] = _Claim(path, {payload.path_label: 1}, [])
+    return claims
+
+
+def _events_about(payload: ExperienceRecorded, name: str) -> list[str]:
+    told = (node for node in payload.nodes if node.event and node.evidence and node.tool)
+    return [node.event for node in told if tool_belief(node.tool) == name]
 
 
 def names(recorded: Recorded) -> Iterable[RowRef]:
-    """The rows that ``apply`` will ask for, but for those that a re-derived experience takes back."""
+    """The rows that ``apply`` will ask for, but for those that a later derivation takes back."""
     event = recorded.event
     if event.key.startswith("task/"):
         return ()
     match recorded.payload:
         case ExperienceRecorded() as payload:
-            run = short(payload.run)
-            patterns = {digest(f"{n.tool}\x1f{n.cause}") for n in payload.nodes if n.label == "fatal_failure"}
-            patterns |= {digest(f"{c.tool}\x1f") for c in payload.counts if c.label == "fatal_failure"}
-            tools = {f"tool/{c.tool}" for c in payload.counts}
-            refs = [ref for tool in sorted(tools) for ref in _evidence_names(event, tool, run)]
-            notices = [RowRef("notices", (pattern, run)) for pattern in sorted(patterns)]
-            return [RowRef("experiences", (run,)), *refs, *notices]
+            run, day = short(payload.run), _day(event)
+            refs = [ref for name in _claims(event, payload) for ref in _evidence_names(name, run, day)]
+            return [RowRef("experiences", (run,)), *refs]
         case FeedbackGiven() as payload if payload.text.strip():
-            return _evidence_names(event, _feedback_belief(payload), _feedback_source(event, payload))
-        case BeliefVerified(belief=belief):
-            return _evidence_names(event, belief, short(event.id))
-        case BeliefProposed(belief=belief) | BeliefRetracted(belief=belief):
-            return (RowRef("beliefs", (short(belief),)),)
+            return _evidence_names(feedback_belief(payload.text), _feedback_source(event, payload), _day(event))
+        case BeliefVerified() as payload:
+            return _evidence_names(belief_name(payload.belief), _occasion(event, payload), _day(event))
+        case BeliefProposed(belief=belief) | BeliefReviewed(belief=belief) | BeliefRetracted(belief=belief):
+            return (RowRef("beliefs", (short(belief_name(belief)),)),)
         case _:
             return ()
 
 
-def _evidence_names(event: Event, belief: str, source: str) -> list[RowRef]:
-    key = short(belief)
-    return [
-        RowRef("beliefs", (key,)),
-        RowRef("evidence", (key, source)),
-        RowRef("belief_counts", (key, day_of(event.time))),
-    ]
+def _day(event: Event) -> int:
+    return day_of(instant(event.time).isoformat())
+
+
+def _evidence_names(name: str, source: str, day: int) -> list[RowRef]:
+    key = short(name)
+    return [RowRef("beliefs", (key,)), RowRef("evidence", (key, source)), RowRef("belief_counts", (key, day))]
 
 
 BELIEFS_PROJECTION = Projection(
     name="beliefs",
-    version=1,
+    version=2,
     tables=TABLES,
-    handles=frozenset(
-        ("experience.recorded", "feedback.given", "belief.proposed", "belief.verified", "belief.retracted")
-    ),
+    handles=HANDLES,
     apply=apply,
     names=names,
 )

@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
-from itertools import takewhile
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam
 
-from projections.beliefs import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, NOTICES, SPEAKS_AGAINST, SUPPORTS
+from projections.belief.baseline import above_baseline
+from projections.belief.naming import belief_name
+from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS, SPEAKS_AGAINST, SUPPORTS
+from projections.belief.words import plan_words, tool_words
 from projections.bounds import short
-from projections.queries.confidence import DEFAULT_RULES, BeliefRules, Bucket, Standing, confidence_at, status_at
-from projections.queries.rows import Document, many, one, pick
+from projections.queries.confidence import (
+    DEFAULT_RULES,
+    BeliefRules,
+    Bucket,
+    Standing,
+    confidence_at,
+    status_at,
+    utc_day,
+    weight_of,
+)
+from projections.queries.notices import constraints_of, notices_of
+from projections.queries.rows import Document, Query, many, one, pick
+
+__all__ = ["belief_document", "beliefs_of", "evidence_of", "experience_of", "experiences_of", "notices_of"]
+
+SHOWN_EVIDENCE = 100
+"""Latest pieces of evidence in the document of a belief; ``evidence_of`` has them all."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_BELIEFS, _COUNTS = Query(BELIEFS), Query(COUNTS)
+_ONE_BELIEF = Query(BELIEFS, BELIEFS.c.belief == bindparam("belief"))
+_ITS_COUNTS = Query(COUNTS, COUNTS.c.belief == bindparam("belief"))
+_GROUNDS = Query(GROUNDS, GROUNDS.c.belief == bindparam("belief"))
+_EVIDENCE = ("source", "kind", "run", "counts", "because", "detail", "by", "time", "event_id")
+_EXPERIENCE = (
+    "deriver_version", "revision", "agent", "user", "session", "nodes", "counts", "path", "path_label", "deviation",
+    "sheet", "event_id", "time",
+)  # fmt: skip
 
 
 def beliefs_of(
     conn: Connection, org: str, scope: str, *, now: datetime, status: str = "", rules: BeliefRules = DEFAULT_RULES
 ) -> list[Document]:
-    """Beliefs of a scope (``agent/coder``, ``user/u1``, ``org``) at a moment, the most confident first."""
-    buckets = _buckets(conn, org, scope)
-    contexts = _contexts(conn, org, scope)
-    found = [
-        _belief(row, buckets[short(row["belief"])], contexts.get(row["subject"], 0), now, rules)
-        for row in many(conn, BELIEFS, org, scope)
-    ]
+    """Beliefs of a scope (``agent/coder``, ``user/u1``, ``org``) at a moment, the most confident first.
+
+    ``now`` may lie in the past: then they are judged by the evidence of that day and before.
+    """
+    buckets = _by_belief(_COUNTS.all(conn, org, scope))
+    rows = _BELIEFS.all(conn, org, scope)
+    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    found = [_belief(row, buckets[short(row["belief"])], constrained, now, rules) for row in rows]
     found.sort(key=lambda belief: (-belief["confidence"], belief["belief"]))
     return [belief for belief in found if status in ("", belief["status"])]
 
@@ -31,98 +62,165 @@ def beliefs_of(
 def belief_document(
     conn: Connection, org: str, scope: str, belief: str, *, now: datetime, rules: BeliefRules = DEFAULT_RULES
 ) -> Document | None:
-    """One belief with its evidence, down to event ids; None when the scope has no such belief."""
-    key = short(belief)
-    row = one(conn, BELIEFS, org, scope, BELIEFS.c.belief == key)
+    """One belief and why it is believed; None when the scope has no such belief.
+
+    ``evidence`` holds its latest sources with ids of raw events, ``days`` what each day counts for and weighs now,
+    ``because`` and ``elsewhere`` what its proposal named.
+    """
+    key = short(belief_name(belief))
+    row = _ONE_BELIEF.first(conn, org, scope, belief=key)
     if row is None:
         return None
-    buckets = _buckets(conn, org, scope, key)
-    contexts = _contexts(conn, org, scope)
-    evidence = many(conn, EVIDENCE, org, scope, EVIDENCE.c.belief == key, order=(EVIDENCE.c.time,))
+    buckets = _by_belief(_ITS_COUNTS.all(conn, org, scope, belief=key))[key]
+    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    grounds = _GROUNDS.first(conn, org, scope, belief=key) or {}
     return {
-        **_belief(row, buckets[key], contexts.get(row["subject"], 0), now, rules),
-        "evidence": [pick(item, "kind", "run", "counts", "detail", "by", "time", "event_id") for item in evidence],
+        **_belief(row, buckets, constrained, now, rules),
+        "because": grounds.get("because") or [],
+        "elsewhere": grounds.get("elsewhere") or [],
+        **({"proposed_by": grounds["event_id"], "proposed": row["proposed_at"]} if grounds else {}),
+        "days": [_day(bucket, row["kind"], now, rules) for bucket in sorted(buckets)],
+        "evidence": evidence_of(conn, org, scope, belief, limit=SHOWN_EVIDENCE),
     }
 
 
-def notices_of(conn: Connection, org: str, scope: str) -> list[Document]:
-    """What went fatally wrong in a scope: each causal pattern once, with the runs it happened in."""
-    patterns: dict[str, list[Document]] = defaultdict(list)
-    for row in many(conn, NOTICES, org, scope, order=(NOTICES.c.pattern, NOTICES.c.time)):
-        patterns[row["pattern"]].append(row)
-    notices = [
-        {
-            **pick(rows[-1], "tool", "cause"),
-            "notice": "here something went wrong; confirm first",
-            "contexts": len(rows),
-            "count": sum(row["count"] for row in rows),
-            "runs": [row["run"] for row in rows],
-            "last_time": rows[-1]["time"],
-        }
-        for rows in patterns.values()
-    ]
-    return sorted(notices, key=lambda notice: (-notice["contexts"], notice.get("tool", ""), notice.get("cause", "")))
+def evidence_of(
+    conn: Connection, org: str, scope: str, belief: str, *, limit: int | None = None, offset: int = 0
+) -> list[Document]:
+    """What a belief stands on, the latest first, by (time, source)."""
+    of_belief = EVIDENCE.c.belief == short(belief_name(belief))
+    order = (EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc())
+    found = many(conn, EVIDENCE, org, scope, of_belief, order=order, limit=limit, offset=offset)
+    return [pick(item, *_EVIDENCE) for item in found]
 
 
 def experience_of(conn: Connection, org: str, scope: str, run: str) -> Document | None:
     """What a scope keeps of a run; None when it was not derived, or not for this scope."""
     row = one(conn, EXPERIENCES, org, scope, EXPERIENCES.c.run == short(run))
-    if row is None:
-        return None
-    shown = ("deriver_version", "nodes", "counts", "sheet", "event_id", "time")
-    return {"run": row["run_id"], **pick(row, *shown)}
+    return None if row is None else _experience(row)
 
 
-def _buckets(conn: Connection, org: str, scope: str, belief: str | None = None) -> dict[str, list[Bucket]]:
+def experiences_of(
+    conn: Connection, org: str, scope: str, *, limit: int | None = None, offset: int = 0
+) -> list[Document]:
+    """What a scope keeps of its runs, the latest first."""
+    found = many(conn, EXPERIENCES, org, scope, order=(EXPERIENCES.c.time.desc(),), limit=limit, offset=offset)
+    return [_experience(row) for row in found]
+
+
+def _experience(row: Document) -> Document:
+    return {"run": row["run_id"], **pick(row, *_EXPERIENCE)}
+
+
+def _by_belief(rows: Iterable[Document]) -> dict[str, list[Bucket]]:
     buckets: dict[str, list[Bucket]] = defaultdict(list)
-    where = () if belief is None else (COUNTS.c.belief == belief,)
-    for row in many(conn, COUNTS, org, scope, *where):
+    for row in rows:
         supports = sum(row[label] for label in SUPPORTS)
         against = sum(row[label] for label in SPEAKS_AGAINST)
         buckets[row["belief"]].append(Bucket(row["day"], supports, against))
     return buckets
 
 
-def _contexts(conn: Connection, org: str, scope: str) -> dict[str, int]:
-    """For each tool, in how many runs its most frequent fatal pattern occurred."""
-    most: dict[str, int] = {}
-    for notice in notices_of(conn, org, scope):
-        tool = notice.get("tool", "")
-        if tool:
-            most[tool] = max(most.get(tool, 0), notice["contexts"])
-    return most
+class _Past(NamedTuple):
+    """Evidence of a belief up to a moment."""
+
+    supports: int
+    against: int
+    latest: list[tuple[str, str, int, int]]
+    last_verified: str
 
 
-def _belief(row: Document, buckets: list[Bucket], contexts: int, now: datetime, rules: BeliefRules) -> Document:
-    confidence = confidence_at(buckets, now, prior=row["prior"], kind=row["kind"], rules=rules)
+def _past(row: Document, buckets: Iterable[Bucket], at: datetime) -> _Past:
+    today, moment = utc_day(at), at.astimezone(UTC).isoformat()
+    known = [bucket for bucket in buckets if bucket.day <= today]
+    recent = [
+        (time, source, failed, calls) for time, source, failed, calls in row["latest"] or () if time <= moment and calls
+    ]
+    if recent:
+        last = recent[-1][0]
+    else:
+        last = max((f"{date.fromordinal(_EPOCH + bucket.day)}T00:00:00+00:00" for bucket in known), default="")
+    return _Past(sum(b.supports for b in known), sum(b.against for b in known), recent, last)
+
+
+def _belief(
+    row: Document, buckets: list[Bucket], constrained: Mapping[str, str], now: datetime, rules: BeliefRules
+) -> Document:
+    past, kind = _past(row, buckets, now), row["kind"]
+    proposed, retracted, prior = _unless_later(row["proposed_at"], now), row["retracted_at"] or "", row["prior"]
+    if row["proposed_at"] and not proposed:  # a proposal from the future raises nothing
+        prior = min(prior, rules.prior)
+    confidence = confidence_at(buckets, now, prior=prior, kind=kind, rules=rules)
+    failures, news = _failures_in_a_row(past, kind)
+    constraint = constrained.get(row["subject"], "") if kind == "tool_reliability" else ""
+    verified = max(past.last_verified, _unless_later(row["reviewed_at"], now))
     standing = Standing(
-        kind=row["kind"],
-        retracted=row["retracted"],
-        founded=row["proposed"] or row["evidence"] > 0,
-        last_verified=row["last_verified"],
-        failures_in_a_row=_trailing_failures(row),
-        contexts=contexts,
+        kind=kind,
+        retracted=bool(retracted) and (proposed, row["proposed_id"]) <= (retracted, row["retracted_id"]),
+        founded=row["prior"] is not None or row["evidence"] > 0,
+        touched=max(verified, proposed),
+        failures_in_a_row=failures if news else 0,
+        constrained=bool(constraint),
     )
+    status = status_at(standing, confidence, now, rules)
     return {
         "belief": row["belief"],
-        "kind": row["kind"],
-        "statement": row["statement"] or _statement(row, buckets),
-        **pick(row, "trigger", "tendency", "last_verified", "retracted_because"),
+        "kind": kind,
+        "statement": (constraint if status == "constraint" else "") or row["statement"] or _statement(row, past),
+        **pick(row, "trigger", "tendency", "limits", "subject"),
+        **({"last_verified": verified} if verified else {}),
+        **({"retired_because": _why_retired(row, standing)} if status == "retired" else {}),
         "confidence": confidence,
-        "status": status_at(standing, confidence, now, rules),
-        "supports": sum(bucket.supports for bucket in buckets),
-        "against": sum(bucket.against for bucket in buckets),
-        "failures_in_a_row": standing.failures_in_a_row,
+        "status": status,
+        "supports": past.supports,
+        "against": past.against,
+        "sources": row["evidence"],
+        "failures_in_a_row": failures,
     }
 
 
-def _trailing_failures(row: Document) -> int:
-    return len(list(takewhile(lambda verdict: verdict[1], reversed(row["recent"] or []))))
+def _unless_later(time: str | None, now: datetime) -> str:
+    """A time up to the moment; NULL: a column that the tables of former code lack."""
+    return time if time and time <= now.astimezone(UTC).isoformat() else ""
 
 
-def _statement(row: Document, buckets: list[Bucket]) -> str:
-    """Words for a belief that counts alone made."""
-    if not row["subject"]:
-        return ""
-    worked = sum(bucket.supports for bucket in buckets)
-    return f"{row['subject']} worked {worked} of {worked + sum(bucket.against for bucket in buckets)} times"
+def _failures_in_a_row(past: _Past, kind: str) -> tuple[int, bool]:
+    """How many of the latest sources failed, and whether that is news.
+
+    A source failed when more of it speaks against the belief than for it. A tool's failures are held against its own
+    baseline, taken together: a tool that fails as often as ever has not changed.
+    """
+    number = failed = calls = 0
+    for _, _, against, of in reversed(past.latest):
+        if 2 * against <= of:
+            break
+        number, failed, calls = number + 1, failed + against, calls + of
+    if kind != "tool_reliability" or not number:
+        return number, True
+    total = past.supports + past.against
+    return number, above_baseline(failed, calls, past.against - failed, total - calls)
+
+
+def _statement(row: Document, past: _Past) -> str:
+    """Words for a belief that nobody wrote any for."""
+    if row["kind"] == "tool_reliability" and row["subject"]:
+        return tool_words(row["subject"], past.supports, past.against)
+    if row["kind"] == "plan_pattern" and row["subject"]:
+        return plan_words(row["subject"], past.supports, past.against)
+    return str(row["subject"])
+
+
+def _why_retired(row: Document, standing: Standing) -> str:
+    if not standing.retracted:
+        return "no evidence is left"
+    return row["retracted_because"] or "retracted"
+
+
+def _day(bucket: Bucket, kind: str, now: datetime, rules: BeliefRules) -> Document:
+    """A day's evidence, and what one piece of it weighs at the moment."""
+    return {
+        "day": date.fromordinal(_EPOCH + bucket.day).isoformat(),
+        "supports": bucket.supports,
+        "against": bucket.against,
+        "weight": weight_of(utc_day(now) - bucket.day, rules.half_life_days.get(kind)),
+    }

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.beliefs import day_of
+from projections.belief.evidence import day_of
 from projections.queries.confidence import BeliefRules, Bucket, Standing, confidence_at, status_at
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TODAY = day_of("2026-03-01T12:00:00Z")
+TODAY = day_of("2026-03-01T12:00:00+00:00")
 TOOL, PREFERENCE = "tool_reliability", "user_preference"
 
 
@@ -84,9 +84,9 @@ def standing(**changed: object) -> Standing:
         "kind": TOOL,
         "retracted": False,
         "founded": True,
-        "last_verified": "2026-02-20T00:00:00+00:00",
+        "touched": "2026-02-20T00:00:00+00:00",
         "failures_in_a_row": 0,
-        "contexts": 0,
+        "constrained": False,
     }
     return Standing(**{**fields, **changed})  # type: ignore[arg-type]
 
@@ -98,9 +98,9 @@ def standing(**changed: object) -> Standing:
         ({}, 0.7, "candidate"),
         ({"failures_in_a_row": 1}, 0.9, "active"),
         ({"failures_in_a_row": 2}, 0.9, "candidate"),
-        ({"last_verified": "2026-01-01T00:00:00+00:00"}, 0.9, "candidate"),
-        ({"last_verified": "2026-01-01T00:00:00+00:00", "kind": PREFERENCE}, 0.9, "active"),
-        ({"contexts": 3}, 0.2, "constraint"),
+        ({"touched": "2026-01-01T00:00:00+00:00"}, 0.9, "candidate"),
+        ({"touched": "2026-01-01T00:00:00+00:00", "kind": PREFERENCE}, 0.9, "active"),
+        ({"constrained": True}, 0.2, "constraint"),
         ({"retracted": True}, 0.9, "retired"),
         ({"founded": False}, 0.5, "retired"),
     ],

@@ -270,14 +270,14 @@ def test_beliefs_of_a_scope_at_a_moment(stored: Read) -> None:
     assert beliefs.beliefs_of(conn, "default", "agent/somebody", now=NOW) == []
     long_ago = beliefs.beliefs_of(conn, "default", "agent/counter", now=datetime(2020, 1, 1, tzinfo=UTC))
     confidences = {belief["belief"]: belief["confidence"] for belief in long_ago}
-    assert confidences == {"b1": 0.55, "tool/search": 0.5, "tool/book": 0.5}  # nothing had happened then
+    assert confidences == {"b1": 0.5, "tool/search": 0.5, "tool/book": 0.5}  # nothing had happened then
 
 
 def test_a_belief_answers_why_down_to_its_events(stored: Read) -> None:
     conn = stored("beliefs", history("beliefs_of_an_outage"))
     document = beliefs.belief_document(conn, "default", "agent/counter", "tool/search", now=NOW)
     assert document is not None
-    assert [item["event_id"] for item in document["evidence"]] == [f"beliefs_of_an_outage-{n}" for n in (0, 2, 3)]
+    assert [item["event_id"] for item in document["evidence"]] == [f"beliefs_of_an_outage-{n}" for n in (3, 2, 0)]
     assert beliefs.belief_document(conn, "default", "agent/counter", "nothing", now=NOW) is None
 
 
