@@ -16,9 +16,10 @@ LONGEST = 2_000
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _HAN = regex.compile(r"\p{Han}")
 _QUESTION = regex.compile(
-    r"[?？]\s*$|^(?:what|how|why|when|where|who|which|can|could|would|will|should|do|does|did|is|are|may|"
-    r"shall) (?:you|i|we|it|they|the|this|that|there|my|your)\b"
-    r"|^(?:what|how|why|where|who|which)(?:'s| is| are| do| does| can| about)\b|(?:吗|呢|么|怎么样|"
+    r"[?？]\s*$|^(?:can|could|would|will|should|do|does|did|is|are|may|shall) (?:you|i|we|it|they|the|this|that|there|"
+    r"my|your)\b|^(?:what|how|why|when|where|who|which)(?:'s| is| are| was| do| does| did| can| could| would| will|"
+    r" should|"
+    r" about)\b|(?:吗|呢|么|怎么样|"
     r"如何)[。?？]?$|^(?:什么|怎么|为什么|哪里|哪个|谁|如何|能不能|可不可以|是否|请问)",
     regex.IGNORECASE,
 )
@@ -56,16 +57,34 @@ _PASSING = regex.compile(
 )
 _DOUBT = regex.compile(
     r"\b(?:maybe|perhaps|not sure|i guess|might|possibly|who knows|no idea|i don't know|unclear|somehow|"
-    r"or something)\b|也许|可能|大概|不确定|说不定|不知道|好像",
+    r"or something|seems?|appears? to|looks like|somewhere|something|some (?:issue|problem|error|kind of))\b|似乎|某些|也许|"
+    r"可能|大概|不确定|说不定|不知道|好像",
     regex.IGNORECASE,
 )
 _POINTING = regex.compile(
     r"^(?:it|this|that|these|those|there|here|they)(?:'s|\s+(?:is|was|are|were|looks?|seems?|works?|did|does|"
     r"one|has|had|will|should|would))\b"
     r"|\b(?:like (?:this|that)|this one|that one|the (?:above|following|latter|former)|as above|do (?:it|this|"
-    r"that))\b|^(?:这个?|那个?|它|这样|那样|上面|下面)",
+    r"that))\b|"
+    r"^(?:它|这样|那样|上面|下面)|^(?:这|那)(?!个?\p{Han}{1,6}的)(?:个?\p{Han}{0,2}(?:是|就|也|都|很|不|太|有|没|能|可以|应该|看|行|好)|"
+    r"个?[，,。！!]|个?$)",
     regex.IGNORECASE,
 )
+_NARRATED = regex.compile(
+    r"^(?:the |an? )?(?:assistant|agent|model|bot|system|tool|script|page|file|window|browser|command|request|query|"
+    r"call|"
+    r"response|message|process|function)s? (?:\w+ly )?(?:was|were|has|have|had|is|are|got|took|did|went|came|\w+ed)\b"
+    r"|^(?:the )?(?:user|customer|client) (?:just |then |has |had )?(?:asked|said|says|greeted|thanked|replied|"
+    r"answered|"
+    r"typed|clicked|opened|closed|sent|pasted|uploaded|requested|responded|wrote|confirmed|agreed|is (?:asking|waiting|"
+    r"typing|online|offline)|wants to know|would like to know)\b(?! (?:that|he|she|they|his|her|their)\b)"
+    r"|\bcurrent (?:time|date|page|step|status|temperature|load)\b"
+    r"|^(?:助手|智能体|机器人|模型|系统|工具|脚本|页面|文件)(?:已经?|刚刚?|正)?(?:搜索|调用|打开|关闭|返回|执行|读取|点击|查询|回答|回复|完成|运行|"
+    r"加载|生成|访问|发送)"
+    r"|^(?:用户|客户)(?:刚刚?|又|已经?)?(?:问|提问|打招呼|发送|输入|点击|打开|关闭|上传|回复|询问|道谢|确认)了",
+    regex.IGNORECASE,
+)
+"""What somebody did in the conversation or a program in a run: it is in the log, and nothing that lasts."""
 _JUNK = regex.compile(
     r"Traceback \(most recent|^\s*at [\w.$]+\(|\bexit(?:ed)?(?: with)? (?:code|status) \d|^\s*(?:\{|\[\{|<\w+|"
     r"def |class |import |from \w+ import|#include|SELECT |function |\$ |>>> )"
@@ -92,6 +111,14 @@ _OWN_LINE = regex.compile(
     r"step not finished|command|artifact|error|"
     r"waiting for approval|blocked by|decided): ",
 )
+_OWN_LISTED = regex.compile(r"^- (?:preference|fact|correction|learning|procedure|convention): ", regex.MULTILINE)
+_OWN_STATE = regex.compile(
+    r"^(?:goal|status|current_phase|pending_task|completed_actions|key_decisions|rejected_paths|open_questions|"
+    r"action_items|blocked|waits for approval|decided): ",
+    regex.MULTILINE,
+)
+_STATE_LINES = 2
+"""Lines as the state in a context has them: one may be anybody's, several are Refold's."""
 _OWN_FENCE = regex.compile(
     r"<(?:/?)(?:refold|memory|memories|context|untrusted|data|session_state|known|policy)[\s>_-]|"
     r"^#+ (?:session state|state|cards|recalled|turns|originals|memories|memory cards?|known facts|policy|"
@@ -109,7 +136,9 @@ def not_own_output(candidate: Candidate) -> Candidate | Rejected:
 
 def is_own_output(text: str) -> bool:
     """Whether a text bears the marks of a settlement, an evidence line or an assembled context."""
-    return _OWN_FENCE.search(text) is not None or _OWN_LINE.match(text) is not None
+    if _OWN_FENCE.search(text) or _OWN_LINE.match(text) or _OWN_LISTED.search(text):
+        return True
+    return len({found[0] for found in _OWN_STATE.finditer(text)}) >= _STATE_LINES
 
 
 def good_enough(candidate: Candidate) -> Candidate | Rejected:
@@ -169,6 +198,8 @@ def objections(text: str, kind: str, *, known: bool) -> list[tuple[float, str]]:
         found.append((0.6, "it is output or code"))
     if _PASSING.search(plain):
         found.append((0.25 if known and kind != "fact" else 0.45, "it holds for a moment only"))
+    if _NARRATED.search(plain) and kind in ("fact", "preference"):
+        found.append((0.45, "it tells what was done, and that is in the log"))
     if _DOUBT.search(plain):
         found.append((0.3, "it is in doubt"))
     if _POINTING.search(plain):

@@ -9,7 +9,9 @@ from services.curation.proposal import Candidate, Rejected
 from services.curation.statements import read
 
 _SPOKEN = regex.compile(
-    r"(?i)\b(?:pass(?:word|phrase|code)?|pwd|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
+    r"(?i)\b(?:pass(?:word|phrase|code)?|pwd|pw|(?:one[- ]time|verification|recovery|security|backup|unlock|door|"
+    r"access) "
+    r"(?:pass)?(?:code|phrase)|otp|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
     r"auth(?:entication)? token|"
     r"(?:access|bearer|session) token|private key|cvv|security code)\b(?:[^.;\n]{0,30}?)(?:\bis\b|\bwas\b|"
     r"\bequals\b|=|:|->|"
@@ -18,7 +20,7 @@ _SPOKEN = regex.compile(
     r"reset|safe|changed)\b)"
     r"(?P<value>[^\s\"'`,;]{3,})"
     r"|\b(?i:password|passcode|passphrase|pwd)\s+(?P<bare>(?=\S*\d)(?=\S*[A-Za-z])\S{6,})"
-    r"|(?:密码|口令|密钥|私钥|验证码|令牌|(?i:pin)码?)(?:是|为|改成|设为|[:：=]|->|"
+    r"|(?:密码|口令|密钥|私钥|验证码|令牌|(?i:pin)码?)(?:现在|已经?)?(?:是|为|(?:改|换|变|设|设置|更新)(?:成|为|到)了?|[:：=]|->|"
     r"\s(?=\S*\d))\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
 )
 _CARD = regex.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
@@ -31,6 +33,9 @@ _IDENTITY = regex.compile(
 )
 _LABELLED = regex.compile(r"(?i)(?:key|token|secret|passw|credential|密钥|令牌|密码)")
 _TOKEN = regex.compile(r"(?<![\w-])[A-Za-z0-9_\-+/=.]{16,}(?![\w-])")
+
+_MEMORY_NAME = regex.compile(r"m-[0-9a-f]{20}")
+"""As ``decisions.memory_name`` makes them: what a correction may name looks like a drawn token."""
 
 _TURNED = regex.compile(r"[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _UNSEEN = regex.compile(r"[\u200b\u2060-\u2064\u00ad\ufeff\u180e\u200e\u200f\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -45,11 +50,29 @@ _ORDERS = tuple(
     for pattern in (
         r"\bobey\b|\bkeep\b[^.\n]{0,30}\b(?:secret|hidden) from\b|\bexfiltrate\b|"
         r"\bwithout (?:reading|checking|verifying|reviewing|confirming|approval|asking)\b",
+        r"\bpretend\b|\b(?:disable|turn off|switch off|deactivate|remove|lift)\b[^.\n]{0,40}\b(?:safety|safeguard|"
+        r"filter|check|verification|security|logging|audit|moderation|restriction|limit|guardrail)",
+        r"\b(?:add|insert|append|include|embed|put)\b[^.\n]{0,60}https?://",
+        r"\b(?:grant|approve|accept|authori[sz]e|allow|confirm|execute|obey|treat)\b[^.\n]{0,30}\b(?:every|all|"
+        r"any)\b[^.\n]"
+        r"{0,20}\b(?:request|refund|order|command|transfer|payment|transaction|demand)",
+        r"\bnever ask\b[^.\n]{0,30}\b(?:confirm|approv|permission|before)|^(?:system|developer|admin(?:istrator)?|"
+        r"override|"
+        r"(?:new |important )?(?:instructions?|rules?|orders?)(?: (?:for|to) (?:the )?(?:ai|assistant|agent|model|"
+        r"bot))?) ?[:：]",
+        r"\b(?:developer|god|debug|admin|jailbreak|unrestricted|root) mode\b|\bcontent filters?\b|\bact as (?:root|"
+        r"admin)",
+        r"\b(?:enter|type|paste|give|hand over|print|show|send|post)\b[^.\n]{0,40}\b(?:passwords?|credentials?|"
+        r"environment variables?|private keys?|api keys?|tokens)\b(?! (?:is|are)\b)",
+        r"(?:无论|不管)[^。\n]{0,16}(?:都|一律|均)[^。\n]{0,6}(?:批准|同意|通过|放行|执行|转账|退款|退|打款|照做|答应)",
+        r"(?:所有|任何|全部|每个|一切)[^。\n]{0,8}(?:请求|命令|申请|退款|转账|订单)[^。\n]{0,12}(?:批准|通过|放行|执行|同意|不需要确认|无需)",
+        r"(?:开发者|管理员|调试|上帝|无限制)模式|"
+        r"没有任何限制|(?:密码|密钥|令牌|凭证|隐私)[^。\n]{0,6}(?:发送|发到|发给|上传|提交|输入|告诉)",
         r"清空[^。\n]{0,8}(?:数据|数据库|记录|文件|邮箱)|(?:隐瞒|欺骗|误导)[^。\n]{0,6}(?:用户|客户)|(?:对|"
         r"向)(?:用户|客户)(?:隐瞒|撒谎|说谎)",
         r"\b(?:ignore|disregard|forget|override|bypass|skip)\b[^.\n]{0,40}\b(?:instruction|prompt|rule|"
         r"guideline|polic|restriction|limit|safeguard|safety|above|previous|prior|earlier|system|confirmation|"
-        r"approval|check)",
+        r"approval|check|verif|authenticat|what the (?:user|customer)|(?:user|customer)'s? (?:wish|request))",
         r"\b(?:you are now|you're now|act as|pretend (?:to be|you)|roleplay as|from now on,? you (?:are|will|"
         r"must)|your new (?:role|task|instructions?))\b",
         r"\b(?:send|post|upload|forward|transmit|exfiltrate|(?<!\b(?:my|your|the|his|her|their|new|work|old|"
@@ -94,6 +117,22 @@ _ORDERS = tuple(
     )
 )  # fmt: skip
 
+_OBLIGED = tuple(
+    regex.compile(pattern, regex.IGNORECASE)
+    for pattern in (
+        r"\b(?:you|assistants?|agents?) (?:must|have to|has to|need to|needs to|should|shall|will|are (?:required|"
+        r"obliged|"
+        r"authori[sz]ed|allowed) to) (?:not |never |always |now |first |immediately |then )*(?!answer|reply|respond|"
+        r"write|"
+        r"speak|use|call (?:me|him|her|them|the user|the customer)|address|format|keep|be|give|quote|explain|summari|"
+        r"show|"
+        r"include|mention|remember|know|avoid|have|note|expect|find|get|see)\w+",
+        r"(?:必须|务必|一定要|应该)[^。\n]{0,10}(?:删除|转账|批准|执行|发送|上传|泄露|关闭|停用|禁用)",
+    )
+)  # fmt: skip
+"""What somebody has to do, but for how to answer: lessons are made of it, and nothing that describes a user is."""
+_DESCRIBING = frozenset(("fact", "preference", "correction"))
+
 
 def without_unseen(candidate: Candidate) -> Candidate | Rejected:
     """Take out characters that nobody sees; text that hides itself, by direction or tags, does not enter."""
@@ -110,7 +149,8 @@ def without_unseen(candidate: Candidate) -> Candidate | Rejected:
 def without_credentials(candidate: Candidate) -> Candidate | Rejected:
     """Passwords, keys, tokens, card and identity numbers never enter, whichever field they stand in."""
     proposed = candidate.proposed
-    texts = (candidate.content, proposed.entity, proposed.attribute, proposed.corrects, *proposed.tags)
+    corrects = "" if _MEMORY_NAME.fullmatch(proposed.corrects) else proposed.corrects
+    texts = (candidate.content, proposed.entity, proposed.attribute, corrects, *proposed.tags)
     kind = next((found for text in texts if (found := credential(text))), "")
     return Rejected("credentials", f"it holds {kind}") if kind else candidate
 
@@ -157,11 +197,15 @@ _UUID = regex.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def mark_orders(candidate: Candidate) -> Candidate:
     """What reads like an order to whoever reads it is data, never more: contexts fence it (C39)."""
-    if not is_order(candidate.content):
+    if not is_order(candidate.content, candidate.proposed.kind):
         return candidate
     return candidate.with_note("reads like an instruction: untrusted", trust="data")
 
 
-def is_order(text: str) -> bool:
-    """Whether a text tells its reader to act against its people: to ignore rules, hide, send away, run or grant."""
-    return any(order.search(text) for order in _ORDERS)
+def is_order(text: str, kind: str = "") -> bool:
+    """Whether a text tells its reader to act against its people: to ignore rules, hide, send away, run or grant.
+
+    ``kind``: of the memory that it is to be; one that describes a user has no duties in it either.
+    """
+    orders = (*_ORDERS, *_OBLIGED) if kind in _DESCRIBING else _ORDERS
+    return any(order.search(text) for order in orders)
