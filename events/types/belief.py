@@ -55,7 +55,11 @@ class ToolCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FatalPattern(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run died of, without a value: so often the tool failed fatally by this pattern in this context."""
+    """What a run died of, without a value: so often the tool failed fatally by this pattern in this context.
+
+    ``pattern`` is a kind of cause of a closed list and a digest, such as ``timeout~0a1b2c3d``, never words of an error:
+    equal causes have equal ones (``services.reactors.causes.value_free``).
+    """
 
     tool: str = ""
     pattern: str = ""

@@ -6,7 +6,9 @@ only grows, or only tells how far it is, is not left. A run without a plan leave
 given up for another one. A failure that was got over before (the tool worked in the same step, the step was
 completed) is no reason to leave; whether any other one stands before the first departure is its ``Deviation``.
 
-**Tool.** A failed call says by what came after it whether the tool or its arguments were to blame. Whether a tool fails
+**Tool.** A failed call says by what came after it whether the tool or its arguments were to blame; one that never
+worked is put down to its arguments where its error says so (``services.reactors.causes``: ``invalid_input``). A command
+that ran and ended with a code of its own is put down to nothing: the tool did what it is for. Whether a tool fails
 more than it always does is judged where its other runs are known (``projections.beliefs``).
 
 **Luck.** A result at the edge of a limit that the run itself declares: of its budget the last of ``calls``, ``steps``,
@@ -27,18 +29,20 @@ from typing import Any, Literal, NamedTuple
 from events.times import instant
 from events.types.belief import Attribution
 from projections.bounds import canonical
-from services.reactors.trajectory import Call, Plan, Step, Trajectory
+from services.reactors.causes import kind_of
+from services.reactors.trajectory import Call, Plan, Step, Trajectory, has_exit_code
 
 EDGE = 0.05
 """A margin to a limit, as a share of it, that is no margin."""
 
 REASONS: Mapping[str, str] = {
     "followed_plan": "the run did as its plan says",
-    "switched_before_failure": "the run left its plan, and failed after that: the plan was not tried",
-    "switched_after_failure": "the run left its plan because something had failed",
+    "switched_before_failure": "the run left its plan though nothing had failed: the plan was not tried",
+    "switched_after_failure": "the run left its plan, or without one a tool, when something had failed",
     "path_failed": "no tool failed in the end, and there was no plan: what was done was not what was needed",
     "worked_with_other_arguments": "the same tool worked later, called with other arguments",
     "worked_when_repeated": "the same call worked later",
+    "arguments_refused": "the tool said that what it was given is invalid",
     "kept_failing": "the tool failed again and again, and never worked in this run",
     "call_failed": "the call failed once, and was not tried again",
     "ended_by_tool": "the run ended with this tool's failure",
@@ -109,13 +113,17 @@ class Calls:
                 worked[call.name] = worked_so[call.name, canonical(call.arguments)] = call.ended
         return cls(worked, worked_so, Counter(call.name for call in run.calls.values() if call.state == "failed"))
 
-    def put_down(self, failed: Call) -> Attribution:
-        """What a failed call is put down to, by what came of the same tool later."""
+    def put_down(self, failed: Call) -> Attribution | None:
+        """What a failed call is put down to, by what came of the same tool later; None for a command's own code."""
+        if has_exit_code(failed.result):
+            return None
         if self.worked.get(failed.name, 0) > failed.ended:
             again = self.worked_so.get((failed.name, canonical(failed.arguments)), 0) > failed.ended
             return (
                 put_down("tool", "worked_when_repeated") if again else put_down("plan", "worked_with_other_arguments")
             )
+        if kind_of(failed.error) == "invalid_input":
+            return put_down("plan", "arguments_refused")
         keeps = self.failures[failed.name] > 1 and failed.name not in self.worked
         return put_down("tool", "kept_failing" if keeps else "call_failed")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from events.types.belief import Attribution, FatalPattern, Node, NodeLabel, ToolCount
 from events.types.run import Outcome
-from projections.bounds import canonical
+from projections.bounds import canonical, short
 from projections.cards import secrets
 from services.reactors.attribution import Calls, Deviation, deviation, judged_bad, luck, put_down
 from services.reactors.causes import context_of, names_in, pattern_of, value_free
@@ -36,6 +36,8 @@ PATH_TOOLS = 40
 MAX_NODES = 400
 """Nodes of a sheet: of a longer run the failures, and the latest of the others."""
 MAX_TOOLS = 1_000
+MAX_CONTEXTS = 8
+FAILURES = frozenset(("recoverable_failure", "fatal_failure"))
 _LOOKED_AT = 4_000
 
 
@@ -73,20 +75,26 @@ class Hindsight:
     @cached_property
     def counts(self) -> list[ToolCount]:
         """How often each tool ended how: value-free, so that it may travel beyond its user."""
-        counted = Counter((n.tool, n.label) for n in self.nodes if n.kind == "call" and n.tool and n.evidence)
-        return [ToolCount(tool=tool, label=label, count=n) for (tool, label), n in sorted(counted.items())][:MAX_TOOLS]
+        counted: dict[tuple[str, NodeLabel], list[str]] = {}
+        for node in self.nodes:
+            if node.kind == "call" and node.tool and node.evidence:
+                counted.setdefault((node.tool, node.label), []).append(node.context)
+        return [
+            ToolCount(tool=tool, label=label, count=len(contexts), contexts=sorted(set(contexts))[:MAX_CONTEXTS])
+            for (tool, label), contexts in sorted(counted.items())[:MAX_TOOLS]
+        ]
 
     @cached_property
     def path(self) -> str:
         """The tools that answered, in the order in which they were called, one that is repeated once."""
         answered = sorted((c for c in self.run.calls.values() if c.name and c.state != "open"), key=lambda c: c.begun)
-        tools = [call.name for n, call in enumerate(answered) if n == 0 or answered[n - 1].name != call.name]
+        tools = [short(call.name) for n, call in enumerate(answered) if n == 0 or answered[n - 1].name != call.name]
         return " > ".join(tools if len(tools) <= PATH_TOOLS else [*tools[:PATH_TOOLS], "…"])
 
     @cached_property
     def path_label(self) -> NodeLabel:
         """What came of the path; ``unfinished`` where that says nothing about it."""
-        if self._blames_nothing or self._fatal is not None or not self.path:
+        if self._blames_nothing or self._is_tools_fault or not self.path:
             return "unfinished"
         return self._result_label()
 
@@ -114,14 +122,20 @@ class Hindsight:
         worst = next((node for node in self.nodes if node.label == "fatal_failure" and node.cause), None)
         output = ending.payload.result if ending and ending.payload.result is not None else run.answer
         feedback = [
-            {"text": _told(given.text), "score": given.score, "target": given.target, "by": given.by, "event": event}
+            {
+                "text": _told(given.text),
+                "score": given.score,
+                "target": short(given.target),
+                "by": short(given.by),
+                "event": event,
+            }
             for given, event in run.feedback.items()
         ]
         return {
             "event_type": "run.terminated",
             "reason": ending.payload.reason if ending else "",
             "outcome": self.outcome,
-            "tools": sorted({call.name for call in run.calls.values() if call.name})[:MAX_TOOLS],
+            "tools": sorted({short(call.name) for call in run.calls.values() if call.name})[:MAX_TOOLS],
             "input_summary": _told(run.started.goal) if run.started else "",
             "output": _told(output if isinstance(output, str) else "" if output is None else canonical(output)),
             "feedback": feedback[-MAX_NODES:],
@@ -135,6 +149,12 @@ class Hindsight:
         """The call that the run failed with: the last that was answered, when it failed."""
         last = next((call for call in reversed(self.run.calls.values()) if call.state != "open"), None)
         return last if last is not None and last.state == "failed" and self.outcome == "failed" else None
+
+    @cached_property
+    def _is_tools_fault(self) -> bool:
+        """Whether the run failed with a call, and nothing says that the call was wrong."""
+        blamed = self._calls.put_down(self._fatal) if self._fatal else None
+        return blamed is not None and blamed.to == "tool"
 
     @cached_property
     def _luck(self) -> list[Attribution]:
@@ -156,21 +176,14 @@ class Hindsight:
         """The plan: whether what was planned led to the result."""
         event = self.run.plans[-1].event
         left_early = self.deviation == "before_failure"
-        tried = not (self._blames_nothing or left_early or self._fatal is not None)
-        put_downs = list(self._luck)
-        if self.deviation == "before_failure" and self.outcome in ("failed", "blocked"):
-            put_downs.append(put_down("plan", "switched_before_failure"))
-        elif self.deviation == "after_failure" and self.outcome != "interrupted":
-            put_downs.append(put_down("plan", "switched_after_failure"))
-        elif self.outcome in ("completed", "failed") and self.deviation == "none":
-            put_downs.append(put_down("plan", "followed_plan"))
+        tried = not (self._blames_nothing or left_early or self._is_tools_fault)
         label = self._result_label()
         if self.outcome == "completed" and self.deviation == "after_failure":
             label = "recoverable_failure"
-        cause = self._result_cause()
         return Node(
-            node="plan", kind="plan", label=label, cause=cause, attributed=put_downs, evidence=tried, event=event
-        )
+            node="plan", kind="plan", label=label, cause=self._result_cause(), attributed=self._put_down(),
+            evidence=tried, event=event,
+        )  # fmt: skip
 
     def _step_node(self, step: Step, *, deviated: bool) -> Node:
         label: NodeLabel = "unfinished"
@@ -180,9 +193,9 @@ class Hindsight:
             label = "fatal_failure" if self.outcome == "failed" else "recoverable_failure"
         label, judged = self._judged(label, "step", step.step)
         return Node(
-            node=f"step/{step.step}", kind="step", label=label, cause=_told(step.error, CAUSE_CHARS),
+            node=f"step/{short(step.step)}", kind="step", label=label, cause=_told(step.error, CAUSE_CHARS),
             attributed=judged, evidence=label != "unfinished", event=step.event,
-            **self._where(label, pattern_of("", step.error), step.step),
+            pattern=pattern_of("", step.error) if label in FAILURES else "", context=self._context(step.step),
         )  # fmt: skip
 
     def _call_node(self, call: Call, *, retried: bool) -> Node:
@@ -192,14 +205,14 @@ class Hindsight:
             label = "deviated_success" if retried else "success"
         elif call.state == "failed":
             label = "fatal_failure" if call is self._fatal else "recoverable_failure"
-            attributed.append(self._calls.put_down(call))
+            blamed = self._calls.put_down(call)
+            attributed += [blamed] if blamed else []
         label, judged = self._judged(label, "call", call.call_id)
-        failed = label in ("fatal_failure", "recoverable_failure")
-        pattern = pattern_of(call.name, call.error, call.arguments) if failed else ""
+        pattern = pattern_of(short(call.name), call.error, call.arguments) if label in FAILURES else ""
         return Node(
-            node=f"call/{call.call_id}", kind="call", label=label, tool=call.name, event=call.event,
+            node=f"call/{short(call.call_id)}", kind="call", label=label, tool=short(call.name), event=call.event,
             cause=_told(call.error, CAUSE_CHARS), attributed=attributed + judged, evidence=label != "unfinished",
-            **self._where(label, pattern, call.step),
+            pattern=pattern, context=self._context(call.step),
         )  # fmt: skip
 
     def _judged(self, label: NodeLabel, kind: str, target: str) -> tuple[NodeLabel, list[Attribution]]:
@@ -211,16 +224,17 @@ class Hindsight:
     def _result_node(self) -> Node:
         label, ending, cause = self._result_label(), self.run.ending, self._result_cause()
         return Node(
-            node="result", kind="result", label=label, cause=cause, attributed=self._result_put_down(),
+            node="result", kind="result", label=label, cause=cause, attributed=self._put_down(),
             evidence=not self._blames_nothing, event=ending.event.id if ending else "",
-            **self._where(label, pattern_of("", cause), ""),
+            pattern=pattern_of("", cause) if label in FAILURES else "", context=self._context(""),
         )  # fmt: skip
 
-    def _result_put_down(self) -> list[Attribution]:
-        if self.outcome != "failed" or self._luck:
-            return list(self._luck)
-        if self._fatal is not None:
-            return [put_down("tool", "ended_by_tool")]
+    def _put_down(self) -> list[Attribution]:
+        """What the result is put down to: luck, the call it failed with, those who judged it, or the course taken."""
+        if self._luck or self.outcome == "interrupted":
+            return self._luck
+        if self._fatal is not None and (blamed := self._calls.put_down(self._fatal)):
+            return [put_down("tool", "ended_by_tool") if blamed.to == "tool" else blamed]
         if self.outcome != self.run.outcome():
             return [put_down("plan", "judged_bad")]
         match self.deviation:
@@ -228,8 +242,10 @@ class Hindsight:
                 return [put_down("plan", "switched_before_failure")]
             case "after_failure":
                 return [put_down("plan", "switched_after_failure")]
+            case "none" if self.run.plans and self.outcome != "blocked":
+                return [put_down("plan", "followed_plan")]
             case "none":
-                return [put_down("plan", "followed_plan" if self.run.plans else "path_failed")]
+                return [put_down("plan", "path_failed")] if self.outcome == "failed" else []
 
     def _result_label(self) -> NodeLabel:
         match self.outcome:
@@ -257,15 +273,13 @@ class Hindsight:
         detail = judged or ending.payload.detail or (f"open steps: {open_steps}" if open_steps else "")
         return _told(f"{ending.payload.reason}: {detail}" if detail else ending.payload.reason, CAUSE_CHARS)
 
-    def _where(self, label: NodeLabel, pattern: str, step: str) -> dict[str, str]:
-        """The causal pattern of a failure, and the context it happened in."""
-        if label not in ("fatal_failure", "recoverable_failure"):
-            return {}
+    def _context(self, step: str) -> str:
+        """The fingerprint of the context that something in a step happened in."""
         if step not in self._contexts:
             started, known = self.run.started, self.run.steps.get(step)
             goal, mode = (started.goal, started.mode) if started else ("", "default")
             self._contexts[step] = context_of(goal, (known.title if known else "") or step, mode, self._names)
-        return {"pattern": pattern, "context": self._contexts[step]}
+        return self._contexts[step]
 
     @cached_property
     def _names(self) -> list[str]:

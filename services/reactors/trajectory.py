@@ -34,6 +34,9 @@ FROM_OUTSIDE = frozenset((
 """Events about a run that are no sign of its life."""
 
 
+_EXIT_CODES = ("exit_code", "returncode", "exit_status")
+
+
 @dataclass
 class Call:
     """One tool call. ``error`` is what a failed one said; a result that reports failure counts as failed.
@@ -162,12 +165,22 @@ def reported_error(result: Any) -> str:
     """What a returned result itself says went wrong: a non-zero exit code, or an ``error`` member; else empty."""
     if not isinstance(result, dict):
         return ""
-    for name in ("exit_code", "returncode", "exit_status"):
-        code = result.get(name)
-        if isinstance(code, int) and not isinstance(code, bool) and code != 0:
-            return f"exit {code}"
+    code = _exit_code(result)
+    if code:
+        return f"exit {code}"
     error = result.get("error")
     return str(error) if error else ""
+
+
+def has_exit_code(result: Any) -> bool:
+    """Whether a result is that of a command which ran to its end."""
+    return isinstance(result, dict) and _exit_code(result) is not None
+
+
+def _exit_code(result: dict[str, Any]) -> int | None:
+    """The first code that is not 0; 0 when all are, None when there is none."""
+    codes = [code for name in _EXIT_CODES if isinstance(code := result.get(name), int) and not isinstance(code, bool)]
+    return next(filter(None, codes), 0) if codes else None
 
 
 def _add(run: Trajectory, recorded: Recorded) -> None:

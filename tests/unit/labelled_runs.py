@@ -90,7 +90,7 @@ def _event(word: str, rest: str) -> tuple[str, dict[str, Any]]:
         case "skip":
             return "step.skipped", {"step": rest}
         case "fail":
-            step, error = re.fullmatch(r"(switch over|call the bistro|\S+) (.+)", rest).groups()  # type: ignore[union-attr]
+            step, _, error = rest.partition(": ")
             return "step.failed", {"step": step, "error": error}
         case "call":
             name, _, given = more.partition(" ")
