@@ -20,6 +20,7 @@ from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
+from refold.policies import POLICY_PATH, policy_params
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
 from refold.settling import settle_async
 from refold.transport import AsyncTransport, connect_async
@@ -78,6 +79,27 @@ class AsyncRefold(Client["AsyncRun"]):
     async def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
         """What to tell a model before its next decision: ``text``, ``parts``, its id. Raises as ``get``."""
         found: dict[str, Any] = await self.get(CONTEXT_PATH, **context_params(task, query, options))
+        return found
+
+    async def policy(
+        self,
+        *,
+        agent: str = "",
+        user: str = "",
+        task: str = "",
+        tokens: int | None = None,
+        after: str = "",
+        **context: Any,
+    ) -> dict[str, Any]:
+        """What was learned to do: ``text`` for a system prompt, ``rules``, ``constraints``, ``notices``.
+
+        For the client's own agent and user, unless told; a ``task`` tells whose it is, and most of its context.
+        ``context`` (``goal``, ``tool``, ``tools``, ``mode``, or any other field) is what the triggers of beliefs are
+        asked about. Raises as ``get``.
+        """
+        whose = self._whose(agent, user, task) | {"tokens": tokens, "after": after}
+        self._start()
+        found: dict[str, Any] = await self._transport.get(POLICY_PATH, policy_params(context, **whose))
         return found
 
     async def flush(self, timeout_s: float = 10.0) -> bool:
@@ -260,6 +282,11 @@ class AsyncRun(RunWords[Coroutine[Any, Any, None]]):
         """The client's ``context`` of this run's task, with everything in it that was recorded so far."""
         await self._client.flush()
         return await self._client.context(self.task, query, **options)
+
+    async def policy(self, *, tokens: int | None = None, **context: Any) -> dict[str, Any]:
+        """The client's ``policy`` for this run's task, with everything in it that was recorded so far."""
+        await self._client.flush()
+        return await self._client.policy(task=self.task, tokens=tokens, **context)
 
     async def record_all(self, drafts: Sequence[Draft]) -> None:
         """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""

@@ -21,6 +21,7 @@ from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
+from refold.policies import POLICY_PATH, policy_params
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
 from refold.settling import settle
 from refold.transport import Transport, connect
@@ -81,6 +82,27 @@ class Refold(Client["Run"]):
     def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
         """What to tell a model before its next decision: ``text``, ``parts``, its id. Raises as ``get``."""
         found: dict[str, Any] = self.get(CONTEXT_PATH, **context_params(task, query, options))
+        return found
+
+    def policy(
+        self,
+        *,
+        agent: str = "",
+        user: str = "",
+        task: str = "",
+        tokens: int | None = None,
+        after: str = "",
+        **context: Any,
+    ) -> dict[str, Any]:
+        """What was learned to do: ``text`` for a system prompt, ``rules``, ``constraints``, ``notices``.
+
+        For the client's own agent and user, unless told; a ``task`` tells whose it is, and most of its context.
+        ``context`` (``goal``, ``tool``, ``tools``, ``mode``, or any other field) is what the triggers of beliefs are
+        asked about. Raises as ``get``.
+        """
+        whose = self._whose(agent, user, task) | {"tokens": tokens, "after": after}
+        self._start()
+        found: dict[str, Any] = self._transport.get(POLICY_PATH, policy_params(context, **whose))
         return found
 
     def flush(self, timeout_s: float = 10.0) -> bool:
@@ -263,6 +285,11 @@ class Run(RunWords[None]):
         """The client's ``context`` of this run's task, with everything in it that was recorded so far."""
         self._client.flush()
         return self._client.context(self.task, query, **options)
+
+    def policy(self, *, tokens: int | None = None, **context: Any) -> dict[str, Any]:
+        """The client's ``policy`` for this run's task, with everything in it that was recorded so far."""
+        self._client.flush()
+        return self._client.policy(task=self.task, tokens=tokens, **context)
 
     def record_all(self, drafts: Sequence[Draft]) -> None:
         """Publish drafts under this run, in order. Raises Conflict once another worker has taken over the task."""
