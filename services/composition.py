@@ -24,8 +24,10 @@ from events.log.home import refuse_second
 from events.log.identity import claim
 from events.publisher import Publisher
 from projections.projection import Projection
+from projections.queries.confidence import BeliefRules
 from projections.queries.settlements import tokens_of_day
 from projections.read_models import ReadModels
+from services.belief_rules import read_rules
 from services.card_templates import projections_of
 from services.embedded.redis_server import provide_redis
 from services.embedding.choice import Choice
@@ -60,6 +62,7 @@ class Backend:
     supervisor: Supervisor
     meters: Meters
     models: Models
+    belief_rules: BeliefRules
     _closing: AsyncExitStack
 
     @classmethod
@@ -69,7 +72,7 @@ class Backend:
         Raises SetupError in one line.
         """
         projections = projections_of(settings)
-        models = _models(settings)
+        models, rules = _models(settings), read_rules(settings.belief_rules)
         if not settings.redis_url:
             raise SetupError("no Redis is named: set REDIS_URL, or start everything with `refold up`")
         async with AsyncExitStack() as stack:
@@ -107,7 +110,7 @@ class Backend:
             stack.push_async_callback(supervisor.stop)
             return cls(
                 settings, _identity(), stores, db, redis, partitions, projections, Archive(db), publisher, read_models,
-                embeddings, supervisor, meters, models, stack.pop_all(),
+                embeddings, supervisor, meters, models, rules, stack.pop_all(),
             )  # fmt: skip
 
     async def close(self) -> None:

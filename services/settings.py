@@ -79,6 +79,10 @@ def _file(text: str) -> str:
     return str(Path(text).absolute())  # whoever is started elsewhere must find it, too
 
 
+def _file_or_json(text: str) -> str:
+    return text if text.lstrip().startswith("{") else _file(text)
+
+
 def _dotted(text: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError("like package.module:NAME")
@@ -130,6 +134,8 @@ class Settings:
     """The registry of projections to run, a mapping by name, as ``module:NAME``."""
     card_templates: str = _setting("REFOLD_CARD_TEMPLATES", "", _file)
     """File of templates, YAML or JSON: how results of tools read as cards, what they are about, how long they hold."""
+    belief_rules: str = _setting("REFOLD_BELIEF_RULES", "", _file_or_json)
+    """Rules of beliefs (thresholds, half-lives) that differ from the defaults: a JSON or TOML file, or JSON itself."""
     http_host: str = _setting("REFOLD_HTTP_HOST", "127.0.0.1", str, "--host")
     """Address that HTTP is served at."""
     http_port: int = _setting("REFOLD_HTTP_PORT", 8321, _whole(0, 65535), "--http")
