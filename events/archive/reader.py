@@ -59,6 +59,10 @@ class Archive:
         """The events of a partition key that follow ``after``, in order; whatever their verdict."""
         return await self._db.read(lambda conn: queries.read_key(conn, org, key, after, limit))
 
+    async def key_events_of_type(self, org: str, key: str, type: str) -> list[Archived]:
+        """The effective events of a type and a partition key, in order. Goes through all events of the key."""
+        return await self._db.read(lambda conn: queries.read_key_type(conn, org, key, type))
+
     async def runs(self, org: str, *, limit: int = 50, task: str | None = None) -> list[RunSummary]:
         """The runs of an org (of one task) that started last, the newest first."""
         return await self._db.read(lambda conn: queries.read_runs(conn, org, limit, task))

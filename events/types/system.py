@@ -12,7 +12,7 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
     ``parameters`` are what was known of an agent's tools, ``recalled`` ([card, task]) what the query brought from other
     tasks: they came from beyond the task's own events. ``brought`` are memories that the query brought, ``memories``
     all that it tells, each as [memory, scope].
-    ``policy`` ([scope, belief]): the rules that were told.
+    ``policy`` ([scope, belief]): the rules that hold there, the first ones told first.
     """
 
     context: NonEmpty

@@ -67,6 +67,7 @@ def raw_event(
             "learned": [[*name, seen, flows.became.get(name, 0)] for name, seen in sorted(flows.seen.items())],
             "parameters": sorted(flows.parameters),
             "recalled": [list(name) for name in reversed(gathered.recalled)],
+            "policy": [[rule.document["scope"], rule.document["belief"]] for rule in gathered.material.policy.rules],
             "brought": [[one.memory, one.scope] for one in gathered.remembered.brought],
             "memories": [[one.memory, one.scope] for one in made.memories],
         },

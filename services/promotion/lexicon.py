@@ -3,7 +3,7 @@
 A wish names an *aspect* of conduct and a *value* of it. ``POLES`` are the values of aspects that have two which exclude
 each other: a denial of one is a wish for the other. Of every other aspect a denial is a wish of its own ("no emojis").
 ``MENTIONS`` recognise each value in text as ``wishes`` prepares it: folded, one space between words, straight quotes.
-``STATEMENTS`` are the words that a rule is injected with: ours, never a person's, so that no rule can smuggle in others.
+``STATEMENTS`` are the words that a rule is injected with: ours, never a person's, so that no rule smuggles in others.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ POLES: dict[str, tuple[str, str]] = {
 }
 
 _WAY = (
-    r"(?:reasoning|rationale|derivations?|(?:your|the|all|any) workings?(?: out)?|thinking|thought process|chain of thought|"
+    r"(?:reasoning|rationale|derivations?|(?:your|the|all|any) workings?(?: out)?|thinking|thought process|"
+    r"chain of thought|"
     r"(?:explan|justific)ations?|(?:(?:every|each|all(?: the)?|the|your|intermediate|individual) )?steps?|"
     r"step[- ]by[- ]step(?: stuff| part)?|(?:whole |your |the )?process|background|"
-    r"how (?:you|it was|it is|the result was) (?:have )?(?:got|get|came|arrived?(?: at)?|reached?|found|worked|did|derived?|made)|"
+    r"how (?:you|it was|it is|the result was) (?:have )?(?:got|get|came|arrived?(?: at)?|reached?|found|worked|did|"
+    r"derived?|made)|"
     r"why before)"
 )
 _END = (
@@ -30,12 +32,16 @@ _END = (
     r"end result|finding)s?"
 )
 _ENDS = (
-    r"(?=$|[,.;:!?…]| ?-|[ /](?:it|there|that|here|this|and|or|but|please|just|only|parts?|stuff|when|behind|you|that|if|from now|all|any ?more|"
+    r"(?=$|[,.;:!?…]| ?-|[ /](?:it|there|that|here|this|and|or|but|please|just|only|parts?|stuff|when|behind|you|"
+    r"that|if|from now|all|any ?more|"
     r"every|each|will|is|are|too|as well|before|with|next time|either|(?:in|to|for|from) (?:your|the|each|every|my) "
     r"(?:answer|repl|question|response))\b)"
 )
 """What may follow a word for the way to an answer, which else is part of another thing's name."""
-_OF_ANSWERS = r"(?! (?:to|of|for|in|from|on|with|about|at|is|was) (?!(?:your|each|every|the|my|all)? ?(?:answer|question|repl|decision)))"
+_OF_ANSWERS = (
+    r"(?! (?:to|of|for|in|from|on|with|about|at|is|was) "
+    r"(?!(?:your|each|every|the|my|all)? ?(?:answer|question|repl|decision)))"
+)
 _WISH = (
     r"\b(?:show|see|give|tell|explain|write|spell out|list|include|follow|want|need|keep|like|share|add|"
     r"take me through|walk me through|display|provide|prefer|present|understand)\b[^,.;:?!]{0,32}?\b"
@@ -57,8 +63,10 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
     ("process", "steps"): (
         rf"{_WISH}{_WAY}\b{_ENDS}",
         r"\b(?:walk|take|talk) me through (?:it|everything|your|the (?:reasoning|process|steps|thinking)|how you)\b",
-        r"\bexplain(?:ing)? (?:everything|yourself|your|it|how you|why you|each|the reasoning)\b|\bexplain(?: more)?$",
-        r"\b(?:go|do it|answer|work|proceed) step by step\b|^step by step\b|\btell me why(?: before| every| you|$)|\bshow (?:your|the) work(?:ing)?\b",
+        r"\bexplain(?:ing)? (?:everything|yourself|your|it|how you|why you|each|the reasoning)\b|"
+        r"\bexplain(?: more)?(?=$| this time| please| today| again)",
+        r"\b(?:go|do it|answer|work|proceed) step by step\b|^step by step\b|\btell me why(?: before| every| you|$)|"
+        r"\bshow (?:your|the) work(?:ing)?\b",
         rf"(?:讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有).{{0,6}}{_ZH_WAY}",
         rf"(?:每一?步|{_ZH_WAY})(?:(?![不别无]).){{0,4}}(?:讲|写|列|说|展示)(?:一下|出来|清楚|给我)?",
         r"一步一?步(?:地|来|讲|说|写)?|逐步(?:讲|说|解释|来)|(?:讲|说)说?你?(?:是)?怎么(?:想|做|得|算)",
@@ -74,7 +82,8 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\bcut to the chase\b|\b(?:get|straight|right|come) to the point\b|\btl;?dr\b|\bjust tell me what you found\b",
         rf"\b(?:spare me|skip|omit|drop|leave out|cut|hold|no need for|without|no more|forget|less|fewer|enough|"
         rf"never mind|lose|ditch|save me) (?:all |of )*(?:the |your |any |that )?{_WAY}\b{_ENDS}",
-        rf"\b(?:not|no|n't (?:care|need|want|be interested in)(?: about)?|uninterested in) (?:the |your |any )?{_WAY}\b{_ENDS}",
+        rf"\b(?:not|no|n't (?:care|need|want|be interested in)(?: about)?|uninterested in) (?:the |your |"
+        rf"any )?{_WAY}\b{_ENDS}",
         r"\bno explanations?\b|\bnot how you\b|\b(?:stop|quit) explaining\b",
         rf"(?:直接|只|光|就|仅)(?:要|说|给|告诉|讲|看|需要|想看|想要|关心)?(?:我)?(?:们)?(?:你的)?.{{0,3}}{_ZH_END}(?!部分|出来|里)",
         rf"(?:给我?|说|讲|看|要)(?:我)?(?:个)?{_ZH_END}(?:就行|就好|即可|就可以|就够)?$",
@@ -86,38 +95,49 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("length", "short"): (
         r"\b(?:short|brief|concise|terse|succinct|shorter|compact) (?:answers?|repl\w+|responses?|explanations?)\b",
-        r"\b(?:keep|make) (?:it|them|your (?:answers?|replies|responses)|answers|replies) (?:\w+ )?(?:short|brief|concise|to the point)",
-        r"\bbe (?:more )?(?:brief|concise|terse|succinct)\b|\bless (?:text|words|verbose)\b|\bfewer words\b|\bin a nutshell\b",
-        r"\b(?:answers?|repl\w+|responses?|messages) (?:is|are) (?:\w+ )?(?:too|so) (?:long|wordy|verbose)\b|\btoo (?:wordy|verbose|long-winded)\b",
-        r"\b(?:one|two|three|a few|a couple of|\d) (?:sentences?|lines?|words)(?: or so)? (?:at most|max|maximum|only|is enough|are enough|will do)\b",
+        r"\b(?:keep|make) (?:it|them|your (?:answers?|replies|responses)|answers|replies) (?:\w+ )?(?:short|brief|"
+        r"concise|to the point)",
+        r"\bbe (?:more )?(?:brief|concise|terse|succinct)\b|\bless (?:text|words|verbose)\b|\bfewer words\b|"
+        r"\bin a nutshell\b",
+        r"\b(?:answers?|repl\w+|responses?|messages) (?:is|are) (?:\w+ )?(?:too|so) (?:long|wordy|verbose)\b|"
+        r"\btoo (?:wordy|verbose|long-winded)\b",
+        r"\b(?:one|two|three|a few|a couple of|\d) (?:sentences?|lines?|words)(?: or so)? (?:at most|max|maximum|"
+        r"only|is enough|are enough|will do)\b",
         r"简短|简洁|简明|精简|言简意赅|太啰嗦|太长了|啰里啰嗦|短一点|短些|长话短说",
     ),
     ("length", "long"): (
         r"\b(?:long|detailed|thorough|in-depth|comprehensive|extensive|elaborate|longer|full)(?:, \w+)? "
         r"(?:answers?|repl\w+|responses?|essays?|explanations?)\b",
-        r"\b(?:more|in) detail\b|\belaborate more\b|\bgo into (?:more )?detail\b|\b(?:be|answer|reply|respond) (?:more )?(?:thorough|detailed|thoroughly)",
+        r"\b(?:more|in) detail\b|\belaborate more\b|\bgo into (?:more )?detail\b|\b(?:be|answer|reply|"
+        r"respond) (?:more )?(?:thorough|detailed|thoroughly)",
         r"\b(?:answers?|repl\w+|responses?) (?:is|are) (?:\w+ )?too (?:short|brief|terse)\b",
         r"(?:回答|回复|说|讲|解释|写)(?:得|的)?(?:再|更)?(?:详细|详尽|具体)|(?:更|再)详细|太简略|太简短|展开(?:讲|说)",
     ),
     ("tone", "formal"): (
-        rf"\b(?:formal|professional|business-like)\b(?= (?:tone|style|language|manner|with me)\b)|{_SOUND}(?:formal|professional)\b",
+        rf"\b(?:formal|professional|business-like)\b(?= (?:tone|style|language|manner|with me)\b)|{_SOUND}(?:formal|"
+        rf"professional)\b",
         r"(?:语气|措辞|说话|表达|回复).{0,3}(?:正式|专业)|正式(?:一点|些)",
     ),
     ("tone", "casual"): (
-        rf"\b(?:casual|informal|relaxed|friendly|chatty)(?= (?:tone|style|language|with me)\b)|{_SOUND}(?:casual|informal|relaxed)\b",
+        rf"\b(?:casual|informal|relaxed|friendly|chatty)(?= (?:tone|style|language|with me)\b)|{_SOUND}(?:casual|"
+        rf"informal|relaxed)\b",
         r"(?:语气|说话|表达|回复).{0,3}(?:随意|轻松|随便)|口语化",
     ),
     ("confirmation", "ask"): (
         r"\b(?:ask|check with|confirm with|consult|tell) me (?:first|before|every time)\b|\bcheck with me\b",
-        r"\bconfirm (?:it |everything )?with me\b|\bask (?:me )?(?:for )?(?:my )?(?:permission|approval|confirmation)\b|\basking (?:for )?permission\b",
-        r"(?:\b(?:do not|don't|never|cannot|can't)\b[^,.;:?!]{0,30}?)?\b(?:without|before|needs?|until) (?:my (?:approval|permission|ok|confirmation|consent)|asking me|checking with me)\b",
+        r"\bconfirm (?:it |everything )?with me\b|\bask (?:me )?(?:for )?(?:my )?(?:permission|approval|"
+        r"confirmation)\b|\basking (?:for )?permission\b",
+        r"(?:\b(?:do not|don't|never|cannot|can't)\b[^,.;:?!]{0,30}?)?\b(?:without|before|needs?|"
+        r"until) (?:my (?:approval|permission|ok|confirmation|consent)|asking me|checking with me)\b",
         r"\bask(?:ing)? me (?:whether|if) (?:to|you should|i want you)\b",
         r"(?:先|都|要|必须)(?:来)?(?:问我|跟我确认|和我确认|向我确认|经过我|征得我|得到我)|之前.{0,4}(?:问我|确认)",
         r"(?:问我|跟我确认|和我确认).{0,4}要不要",
     ),
     ("confirmation", "act"): (
-        r"\bjust (?:do|go ahead|get on with|proceed)\b(?: with)?(?: it)?(?=$|[,.;]| and)|\bno need to (?:ask|confirm|check)\b",
-        r"\b(?:without|stop|quit) (?:asking|confirming|checking)(?: with me| me)?(?=$|[,.;]| all| every| first| for (?:permission|approval|confirmation))",
+        r"\bjust (?:do|go ahead|get on with|proceed)\b(?: with)?(?: it)?(?=$|[,.;]| and)|\bno need to (?:ask|confirm|"
+        r"check)\b",
+        r"\b(?:without|stop|quit) (?:asking|confirming|checking)(?: with me| me)?(?=$|[,.;]| all| every| first|"
+        r" for (?:permission|approval|confirmation))",
         r"(?:直接|自己)(?:做|执行|动手|处理|改|决定)|(?:不用|不必|无需|别)(?:总是|老是|再|都|每次)?(?:问我|跟我确认|确认)",
     ),
     ("code", "only"): (
@@ -125,7 +145,8 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"只(?:要|给|写|发)?(?:我)?代码|代码就(?:行|好|可以)|光给代码",
     ),
     ("code", "explained"): (
-        r"\bexplain (?:the |your |each piece of )?code\b|\bcode with (?:comments|explanations?)\b|\bcomment (?:your|the|all) code\b",
+        r"\bexplain (?:the |your |each piece of )?code\b|\bcode with (?:comments|explanations?)\b|\bcomment (?:your|"
+        r"the|all) code\b",
         r"解释(?:一下)?代码|代码.{0,3}(?:加|写)(?:上)?注释",
     ),
     ("format", "bullets"): (
@@ -151,18 +172,22 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"表情(?:符号|包)?|颜文字",
     ),
     ("pleasantries", "pleasantries"): (
-        r"\b(?:pleasantries|small talk|politeness|flattery|niceties|fluff|apologies|apologi[sz](?:e|ing)|compliments|preamble)\b",
+        r"\b(?:pleasantries|small talk|politeness|flattery|niceties|fluff|apologies|apologi[sz](?:e|ing)|compliments|"
+        r"preamble)\b",
         r"客套话?|客气话?|寒暄|恭维|道歉",
     ),
     ("examples", "examples"): (
-        r"\b(?:give|include|add|show|use|provide|with|want|like|need|prefer)\b(?: me| us)?(?: an?| some| more| concrete| "
+        r"\b(?:give|include|add|show|use|provide|with|want|like|need|prefer)\b(?: me| us)?(?: an?| some| more|"
+        r" concrete| "
         r"real| the| always)* examples?\b(?! (?:to|of|in|from|for the) )|\bno examples\b",
         r"(?:举|配|给|加|附|带)(?:个|一个|上|些|点|几个)?(?:例子|例|示例)|多举例",
     ),
 } | {
     ("language", value): (
-        rf"\b(?:answer|reply|respond|write|speak|talk|talking|communicate|switch|explain|summari[sz]e)\b[^,.;:?!]{{0,24}}"
-        rf"\b(?:in|to|with)? ?(?:{names.partition('|')[0]}{'|mandarin' if value == 'chinese' else ''})\b(?! (?:class|lesson))",
+        rf"\b(?:answer|reply|respond|write|speak|talk|talking|communicate|switch|explain|"
+        rf"summari[sz]e)\b[^,.;:?!]{{0,24}}"
+        rf"\b(?:in|to|with)? ?(?:{names.partition('|')[0]}{'|mandarin' if value == 'chinese' else ''})\b(?! (?:class|"
+        rf"lesson))",
         rf"\bin (?:{names.partition('|')[0]}) (?:please|from now on|only)\b",
         rf"(?:用|以|说|讲|改用|使用)(?:{'|'.join(n for n in names.split('|') if not n.isascii())})"
         rf"(?=$|[,，。.!！]|回|答|说|讲|写|交流|沟通|跟我|和我|吧|给我)",
@@ -199,7 +224,8 @@ ONCE = regex.compile(
 
 QUESTION = regex.compile(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
 REQUEST = regex.compile(
-    r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗"
+    r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|"
+    r"^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗"
 )
 """A question that asks for something to be done."""
 
@@ -229,7 +255,7 @@ STATEMENTS: dict[tuple[str, str, bool], tuple[str, str]] = {
     ("emoji", "emoji", True): ("Do not use emojis", "不要用表情符号"),
     ("pleasantries", "pleasantries", False): ("Be polite and warm", "客气一些"),
     ("pleasantries", "pleasantries", True): ("Leave out pleasantries and apologies", "不说客套话"),
-    ("examples", "examples", False): ("Give examples", "多举例子"),
+    ("examples", "examples", False): ("Give examples", "回答时举例说明"),
     ("examples", "examples", True): ("Leave out examples", "不要举例"),
 } | {
     ("language", value, denied): (

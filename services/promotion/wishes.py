@@ -70,7 +70,7 @@ def wishes_of(clause: str) -> list[Wish]:
 def folded(text: str) -> str:
     """The text as patterns see it."""
     plain = unicodedata.normalize("NFKC", text[: MAX_READ + 100]).casefold().replace("’", "'")
-    return _SPACES.sub(" ", plain).strip(" .!。！~～\"'“”")
+    return str(_SPACES.sub(" ", plain)).strip(" .!。！~～\"'“”")
 
 
 def statement_of(what: tuple[str, str, bool], words: str) -> str:

@@ -1,0 +1,110 @@
+"""From what a source says to pieces of evidence: for the rule that it asks for, against what asks otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from events.event import Event
+from events.types.belief import ExperienceRecorded
+from projections.bounds import digest
+from services.promotion.rulebook import Kept, Rulebook
+from services.promotion.rules import CONDUCT, Piece, Rule, memory_id, rule_of
+from services.promotion.said import is_safe, shown, wishes_in
+from services.promotion.wishes import Wish, folded, opposed
+
+OWN_WORDS = frozenset(("person", "conversation"))
+"""Who brings up a memory in people's own words: what others repeat may be what a rule told them."""
+OUTCOME_KINDS = frozenset(("learning",))
+"""Kinds of rules that a run's success or failure speaks of: no run proves what a person likes."""
+
+_FAILED = frozenset(("recoverable_failure", "fatal_failure"))
+_SUCCEEDED = frozenset(("success", "deviated_success"))
+
+
+def occasion(event: Event, words: str = "") -> str:
+    """What counts once: the session, without one the run, without either the words themselves (C47)."""
+    if event.session:
+        return f"session/{event.session}"
+    return f"run/{event.run}" if event.run else f"words/{digest(folded(words))}"
+
+
+def of_wishes(wishes: Sequence[Wish], known: Rulebook, injected: Collection[str]) -> list[Piece]:
+    """Evidence of wishes. One for this once speaks against the rules that were told and ask otherwise, and for none."""
+    pieces: list[Piece] = []
+    for wish in wishes:
+        held = known.against(wish.what)
+        if wish.once:
+            told = {name for name in injected if name in CONDUCT and opposed(CONDUCT[name], wish.what)}
+            pieces += [Piece(name, False, shown(wish.words)) for name in sorted(told)]
+            continue
+        pieces += [Piece(name, False, shown(wish.words)) for name in sorted(held)]
+        rule = rule_of(wish)
+        pieces.append(Piece(rule.belief, True, shown(wish.words), rule))
+    return pieces
+
+
+def of_memory(name: str, kept: Kept, known: Rulebook) -> list[Piece]:
+    """Evidence of a memory that was admitted, or said again: for the wishes in it, else for the rule that it makes."""
+    if kept.trust == "data" or not is_safe(kept.content):
+        return []
+    if kept.kind in ("preference", "correction"):
+        wishes = [wish for wish in wishes_in(kept.content) if not wish.once]
+        if wishes:
+            return of_wishes(wishes, known, ())
+        if kept.kind == "correction" and kept.attribute not in ("likes", "dislikes"):
+            return []  # a fact that was put right
+    rule = rule_of_memory(name, kept)
+    words = shown(kept.content) if rule and rule.kind == "user_preference" else ""
+    return [] if rule is None else [Piece(rule.belief, True, words, rule)]
+
+
+def rule_of_memory(name: str, kept: Kept) -> Rule | None:
+    """The rule that a memory makes; None for one that is no rule."""
+    if kept.kind in ("preference", "correction"):
+        return Rule(memory_id(name), "user_preference", kept.content)
+    if kept.kind == "learning":
+        return Rule(memory_id(name), "learning", kept.content, _trigger(kept))
+    return None
+
+
+def rules_of_memory(name: str, kept: Kept) -> list[str]:
+    """Names of the rules that stand or fall with a memory."""
+    wishes = [wish for wish in wishes_in(kept.content) if not wish.once]
+    return [rule_of(wish).belief for wish in wishes] or [memory_id(name)]
+
+
+def of_outcome(experience: ExperienceRecorded, known: Rulebook, injected: Collection[str]) -> list[Piece]:
+    """What a run says of the rules that it was told: by the tools that they are about, else by its result."""
+    pieces = []
+    for name in sorted(injected):
+        proposed = known.proposed.get(name)
+        if proposed is None or proposed.kind not in OUTCOME_KINDS:
+            continue
+        tools = tools_of(proposed.trigger)
+        labels = {count.label for count in experience.counts if count.tool in tools and count.count}
+        labels = labels if tools else {experience.path_label}
+        if labels & _FAILED:
+            pieces.append(Piece(name, False, ""))
+        elif labels & _SUCCEEDED:
+            pieces.append(Piece(name, True, ""))
+    return pieces
+
+
+def tools_of(trigger: Any) -> set[str]:
+    """The tools that a trigger names."""
+    if isinstance(trigger, list):
+        return set().union(*map(tools_of, trigger))
+    if not isinstance(trigger, dict):
+        return set()
+    if trigger.get("field") in ("tool", "tools"):
+        values = trigger["in"] if isinstance(trigger.get("in"), list) else [trigger.get("is")]
+        return {value for value in values if isinstance(value, str)}
+    return set().union(*(tools_of(trigger.get(name)) for name in ("all", "any")))
+
+
+def _trigger(kept: Kept) -> dict[str, Any]:
+    """A lesson about a tool holds where that tool is at hand; any other always."""
+    if kept.source != "experience" or not kept.entity:
+        return {}
+    return {"any": [{"field": "tool", "is": kept.entity}, {"field": "tools", "is": kept.entity}]}

@@ -1,0 +1,58 @@
+"""Rules that words and memories lead to, and one piece of evidence for or against a rule. Pure.
+
+rule/<digest>      of a wish about conduct: of its aspect and value, so that all words for it meet in one belief,
+                   in any scope and any log; of a memory: of its name
+feedback/<digest>  of words that no rule reads: the fold counts them by itself, word for word
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from projections.bounds import digest
+from services.promotion.lexicon import STATEMENTS
+from services.promotion.wishes import Wish, statement_of
+
+What = tuple[str, str, bool]
+"""Aspect, value, whether it is denied: what a wish asks for."""
+
+
+class Rule(NamedTuple):
+    """A rule as it is proposed."""
+
+    belief: str
+    kind: str
+    statement: str
+    trigger: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+
+class Piece(NamedTuple):
+    """One piece of evidence. ``rule`` is there where the rule may have to be proposed first."""
+
+    belief: str
+    supports: bool
+    words: str
+    rule: Rule | None = None
+
+
+def conduct_id(what: What) -> str:
+    """The name of the rule that a wish is for.
+
+    >>> conduct_id(("process", "conclusion", False))
+    'rule/03e43195d4ebaea8ccaee17b3c81f919'
+    """
+    return f"rule/{digest('/'.join(map(str, what)))}"
+
+
+def memory_id(memory: str) -> str:
+    """The name of the rule that a memory makes."""
+    return f"rule/{digest(f'memory/{memory}')}"
+
+
+CONDUCT: dict[str, What] = {conduct_id(what): what for what in STATEMENTS}
+"""Name of a rule about conduct -> what it asks for."""
+
+
+def rule_of(wish: Wish) -> Rule:
+    """The rule that a wish is for, in words of ours."""
+    return Rule(conduct_id(wish.what), "user_preference", statement_of(wish.what, wish.words))

@@ -1,0 +1,54 @@
+"""The wishes about conduct in what a person wrote: a message or a feedback. Pure.
+
+Nothing is read from what Refold wrote itself (C40), from what reads like an order against its reader's people (C39),
+from code and from quotations.
+"""
+
+from __future__ import annotations
+
+import regex
+
+from projections.cards.prose import sentences
+from projections.cards.secrets import masked_text
+from services.curation.quality import is_own_output
+from services.curation.safety import credential, is_order
+from services.promotion.lexicon import STATEMENTS
+from services.promotion.wishes import Wish, folded, opposed, wishes_of
+
+MOST_CHARS = 8_000
+"""Of a text that are read: who writes more pastes a document."""
+
+_CODE = regex.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", regex.DOTALL)
+_QUOTED = (">", "|", "#", "{", "[", "<")
+_OURS = frozenset(folded(statement) for both in STATEMENTS.values() for statement in both)
+
+
+def wishes_in(text: str) -> list[Wish]:
+    """What a text asks for, in its order. Of wishes that go against each other none is taken.
+
+    A wish for this once and one for good do not go against each other.
+    """
+    plain = _CODE.sub("\n", text[:MOST_CHARS])
+    if not is_safe(plain):
+        return []
+    found: dict[tuple[tuple[str, str, bool], bool], Wish] = {}
+    for sentence in sentences(plain):
+        if sentence.startswith(_QUOTED) or folded(sentence.removeprefix("- ")) in _OURS:
+            continue  # a rule of ours that comes back is no news
+        for wish in wishes_of(sentence):
+            found.setdefault((wish.what, wish.once), wish)
+    return [wish for wish in found.values() if not any(_clash(wish, other) for other in found.values())]
+
+
+def is_safe(text: str) -> bool:
+    """Whether a text may lead to a rule at all."""
+    return not is_own_output(text) and not is_order(text)
+
+
+def shown(words: str) -> str:
+    """Words as a chain of evidence may show them: nothing where they hold a secret (C21)."""
+    return "" if credential(words) else masked_text(words)
+
+
+def _clash(one: Wish, other: Wish) -> bool:
+    return one.once == other.once and opposed(one.what, other.what)

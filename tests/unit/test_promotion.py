@@ -1,0 +1,108 @@
+"""Wishes about conduct: what is read from people's words, English and Chinese, and what is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
+from services.promotion.pieces import tools_of
+from services.promotion.said import shown, wishes_in
+from services.promotion.wishes import opposed, wishes_of
+
+LABELS = Path(__file__).parent.parent / "fixtures" / "conduct_labels.jsonl"
+"""Utterances of our own making. ``a`` shaped the rules; ``d`` was written before them and looked at after: rules that
+had seen ``a`` alone read it with a precision of 0.98 and a recall of 0.90, then it shaped them a little."""
+
+
+class Figures(NamedTuple):
+    """Of wishes: how many of those read are right, how many of those there are were read."""
+
+    precision: float
+    recall: float
+
+
+def figures(split: str) -> Figures:
+    right = wrong = missed = 0
+    for label in labels(split):
+        read = {wish.what for wish in wishes_in(label["text"])}
+        there = {(label["aspect"], label["value"], label["negative"])} if label["aspect"] else set()
+        right, wrong, missed = right + len(read & there), wrong + len(read - there), missed + len(there - read)
+    return Figures(right / (right + wrong), right / (right + missed))
+
+
+def labels(split: str) -> list[dict[str, Any]]:
+    found = [orjson.loads(line) for line in LABELS.read_bytes().splitlines()]
+    return [label for label in found if label["split"] == split]
+
+
+@pytest.mark.parametrize("split", ["a", "d"])
+def test_wishes_are_read_as_people_label_them(split: str) -> None:
+    """At least 60 utterances, a quarter of them no wish about conduct."""
+    found = figures(split)
+    print(f"conduct, split {split}: precision {found.precision:.2f}, recall {found.recall:.2f}, {len(labels(split))}")
+    assert len(labels(split)) >= 60
+    assert found.precision >= 0.95
+    assert found.recall >= 0.9
+
+
+def test_every_way_to_say_it_meets_in_one_wish() -> None:
+    words = (
+        "conclusions without the process", "just the bottom line", "skip the reasoning, only the result",
+        "don't walk me through it", "直接告诉我结论就行", "别讲过程", "JUST THE BOTTOM LINE!",
+        "ｊｕｓｔ the conclusion",
+        "Don’t explain, just the answer",
+    )  # fmt: skip
+    assert {wish.what for each in words for wish in wishes_of(each)} == {("process", "conclusion", False)}
+    assert all(wishes_of(each) for each in words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The process crashed twice", "What is the conclusion?", "I want to process a refund",
+        "The dress code is formal",
+        "The flight is short", "The emoji picker is broken", "Is there a table for two?",
+        "Check the bullet points in it",
+        "Yes, proceed with those steps.", "Thank you for guiding me through this process.", "结果出来了吗", "",
+        "just the conclusion " + "and so on " * 40,
+    ],
+)  # fmt: skip
+def test_talk_about_other_things_is_no_wish(text: str) -> None:
+    assert wishes_in(text) == []
+
+
+def test_a_wish_for_once_is_told_apart() -> None:
+    assert [wish.once for wish in wishes_in("Just the result this time. 请用中文回答")] == [True, False]
+    both = wishes_in("Usually just the result. But explain it this time")
+    assert [(wish.value, wish.once) for wish in both] == [("conclusion", False), ("steps", True)]
+
+
+def test_what_is_opposed_is_so_both_ways_and_never_to_itself() -> None:
+    for one in STATEMENTS:
+        assert not opposed(one, one)
+        assert all(opposed(one, other) == opposed(other, one) for other in STATEMENTS)
+    assert opposed(("format", "bullets", False), ("format", "tables", False))
+    assert not opposed(("format", "bullets", True), ("format", "tables", False))
+    assert not opposed(("tone", "formal", False), ("length", "short", False))
+
+
+def test_every_wish_that_can_be_read_has_words_of_ours() -> None:
+    for aspect, value in MENTIONS:
+        assert (aspect, value, False) in STATEMENTS
+        assert aspect in POLES or (aspect, value, True) in STATEMENTS
+
+
+def test_a_secret_is_not_shown() -> None:
+    """C21."""
+    assert shown("just the result, password: hunter2hunter2") == ""
+    assert shown("just the result") == "just the result"
+
+
+def test_the_tools_of_a_trigger() -> None:
+    trigger = {"all": [{"field": "tool", "is": "a"}, {"any": [{"field": "tools", "in": ["b", 3]}]}, {"not": {}}]}
+    assert tools_of(trigger) == {"a", "b"}
+    assert tools_of({}) == tools_of({"field": "goal", "has": "a"}) == set()
