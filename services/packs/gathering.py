@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,13 +52,20 @@ async def gather(
     return Pack(
         scope=scope,
         as_of=as_of.isoformat(),
-        created_by=f"refold {version('refold')}",
+        created_by=f"refold {_version()}",
         memories=_items(MemoryItem, await read("memories", _memories)),
         beliefs=_items(BeliefItem, await read("beliefs", _beliefs, now=moment)),
         notes=_items(NoteItem, await read("task_state", notes_of_scope)),
         settlements=_items(SettlementItem, await read("settlements", settlements_of_scope)),
         source=source,
     )
+
+
+def _version() -> str:
+    try:
+        return version("refold")
+    except PackageNotFoundError:  # it runs from its sources
+        return "0"
 
 
 def _items(kind: type[T], documents: Iterable[dict[str, Any]]) -> tuple[T, ...]:
