@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+from projections.belief.words import cause_words
 from projections.bounds import clip
 from projections.cards.secrets import masked_text
 from projections.context.cuts import cut
@@ -126,7 +127,8 @@ def notice_line(notice: Document) -> str:
     if notice.get("kind") == "caution":
         return _plain(f"{notice['tool']}: {notice['notice'].removesuffix('; confirm first')}")
     contexts = notice.get("contexts", 0)
-    said = ": ".join(filter(None, (notice.get("tool", ""), notice.get("cause", ""))))
+    tool = notice.get("tool", "")
+    said = ": ".join(filter(None, (tool, cause_words(tool, notice.get("cause", "")))))
     return _plain(f"{said or 'a run failed'}{f' ({contexts} times)' if contexts > 1 else ''}")
 
 

@@ -117,7 +117,7 @@ async def _policy(
     if "policy" not in request.parts:
         return NOTHING
     scopes = [
-        await reader.read(BELIEFS, scope, partial(learned_of, org=reader.org, scope=scope, now=now))
+        await reader.read(BELIEFS, scope, partial(learned_of, org=reader.org, scope=scope, now=now, rules=reader.rules))
         for scope in scopes_of(about)
     ]
     context = situation(about, tools, mode=request.mode, query=" ".join((request.query, request.focus)).strip())

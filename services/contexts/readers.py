@@ -21,6 +21,7 @@ from events.tokens import read_token, write_token
 from projections.engine.past import fold_past, in_memory
 from projections.engine.store import read_letters
 from projections.queries.card_sources import Flows, read_flows
+from projections.queries.confidence import BeliefRules
 from projections.retrieval.query import CardQuery
 from services.composition import Backend
 from services.contexts.relevance import relevant
@@ -50,6 +51,7 @@ class Reader(Protocol):
 
     org: str
     positions: dict[str, str]
+    rules: BeliefRules
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
         """``work`` on a read model that holds the key."""
@@ -80,6 +82,7 @@ class LiveReader:
 
     def __init__(self, backend: Backend, searcher: Searcher, org: str, after: str = "") -> None:
         self.org = org
+        self.rules = backend.belief_rules
         self.positions: dict[str, str] = {}
         self.notes: dict[str, bool] = {"reached": True, "stale": False}
         self._backend = backend
@@ -138,6 +141,7 @@ class PastReader:
         brought: Sequence[Named],
     ) -> None:
         self.org = org
+        self.rules = backend.belief_rules
         self.positions = dict(positions)
         self._backend = backend
         self._flows = flows

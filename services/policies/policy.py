@@ -8,12 +8,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection
-
 from events.archive import queries
 from events.errors import Refused
-from events.event import Position
-from events.keys import task_key
+from events.keys import partition_of, task_key
+from events.tokens import write_token
 from projections.policy.selection import Rule, Selection, select
 from projections.policy.situation import situation
 from projections.policy.text import Told, tell
@@ -75,19 +73,23 @@ async def policy(
 
 
 async def _task(backend: Backend, org: str, task: str, now: datetime, after: str | None) -> tuple[dict[str, Any], Any]:
-    """The state of a task, and the tools that its run declared."""
+    """The state of a task with all of it that is durable, and the tools that its run declared."""
+    key = task_key(task)
+    last = await backend.db.read(partial(queries.last_of_key, org=org, key=key))
+    if last is None:
+        raise _unknown(task)
+    newest = write_token([(partition_of(org, key, backend.partitions), last.position)])
     work = partial(tasks.task_document, org=org, task=task, now=now)
-    found = await backend.read_models.read(STATE, work, after, backend.settings.read_timeout_s)
+    found = await backend.read_models.read(STATE, work, after or newest, backend.settings.read_timeout_s)
     state = found.value
     if state is None:
-        raise Refused(f"nothing is known of task {task!r:.200}", code="no_checkpoint", field="task")
+        raise _unknown(task)
+    started = partial(started_with, org=org, task=task, run=state["run"], upto=last.position)
+    return state, (await backend.db.read(started))[1]
 
-    def started(conn: Connection) -> Any:
-        last = queries.last_of_key(conn, org, task_key(task))
-        upto = last.position if last is not None else Position(0, 0)
-        return started_with(conn, org, task, state["run"], upto)[1]
 
-    return state, await backend.db.read(started)
+def _unknown(task: str) -> Refused:
+    return Refused(f"nothing is known of task {task!r:.200}", code="no_checkpoint", field="task")
 
 
 def _who(request: PolicyRequest, state: Mapping[str, Any] | None) -> dict[str, str]:

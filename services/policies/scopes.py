@@ -122,7 +122,7 @@ class PolicyScopes:
     async def _read(self, org: str, scope: str, now: datetime) -> _Kept:
         def work(conn: Connection) -> tuple[Stamp, Learned]:
             stamp = read_position(conn, partition_of(org, scope, self._backend.partitions))
-            return stamp, learned_of(conn, org, scope, now=now)
+            return stamp, learned_of(conn, org, scope, now=now, rules=self._backend.belief_rules)
 
         self.reads += 1
         found = await self._backend.read_models.read(BELIEFS, work)

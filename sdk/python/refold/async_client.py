@@ -81,25 +81,16 @@ class AsyncRefold(Client["AsyncRun"]):
         found: dict[str, Any] = await self.get(CONTEXT_PATH, **context_params(task, query, options))
         return found
 
-    async def policy(
-        self,
-        *,
-        agent: str = "",
-        user: str = "",
-        task: str = "",
-        tokens: int | None = None,
-        after: str = "",
-        **context: Any,
-    ) -> dict[str, Any]:
+    async def policy(self, *, task: str = "", tokens: int | None = None, **asked: Any) -> dict[str, Any]:
         """What was learned to do: ``text`` for a system prompt, ``rules``, ``constraints``, ``notices``.
 
-        For the client's own agent and user, unless told; a ``task`` tells whose it is, and most of its context.
-        ``context`` (``goal``, ``tool``, ``tools``, ``mode``, or any other field) is what the triggers of beliefs are
-        asked about. Raises as ``get``.
+        Of a ``task``; else of ``agent`` and ``user``, the client's own unless told. All else (``goal``, ``tool``,
+        ``tools``, ``mode``, any other name) is the context that triggers are asked about. Raises as ``get``.
         """
-        whose = self._whose(agent, user, task) | {"tokens": tokens, "after": after}
         self._start()
-        found: dict[str, Any] = await self._transport.get(POLICY_PATH, policy_params(context, **whose))
+        found: dict[str, Any] = await self._transport.get(
+            POLICY_PATH, policy_params(task, tokens, asked, self._options)
+        )
         return found
 
     async def flush(self, timeout_s: float = 10.0) -> bool:

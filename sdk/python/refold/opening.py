@@ -53,13 +53,6 @@ class Client(ABC, Generic[RunT]):
         self._options = Options(find(url), scope, ack, api_key, spool_folder(spool), policy or Policy(), timeout_s)
         self._open()
 
-    def _whose(self, agent: str, user: str, task: str) -> dict[str, Any]:
-        """Whose policy is asked for."""
-        own = self._options.scope
-        if not (agent or user or task):
-            agent, user = own.agent, own.user
-        return {"agent": agent, "user": user, "task": task}
-
     def run(
         self,
         goal: str = "",
