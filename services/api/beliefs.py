@@ -1,13 +1,17 @@
-"""``/v1/beliefs``: what an agent, a user or the organisation has learned to do, at this moment."""
+"""``/v1/beliefs`` and ``/v1/experiences``: what an agent, a user or the org has learned, now or at a moment."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, time
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 
+from events.errors import Refused
+from events.times import check_time, instant
 from projections.queries import beliefs
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.paging import PageParam
@@ -16,8 +20,15 @@ from services.api.reading import missing, now, read
 
 router = APIRouter(tags=["beliefs"])
 BELIEFS = "beliefs"
-Agent = Annotated[str, Query(description="Beliefs of this agent")]
-User = Annotated[str, Query(description="Beliefs of this user")]
+STATUSES = ("candidate", "active", "constraint", "retired")
+Agent = Annotated[str, Query(description="Of this agent")]
+User = Annotated[str, Query(description="Of this user")]
+At = Annotated[
+    str,
+    Query(
+        description="As of this moment, RFC 3339, or the end of this UTC day: by what is known now of days until then"
+    ),
+]
 
 
 @router.get("/v1/beliefs")
@@ -27,32 +38,74 @@ async def list_(
     page: PageParam,
     agent: Agent = "",
     user: User = "",
-    status: Annotated[str, Query(description="candidate, active, constraint or retired")] = "",
+    status: Annotated[str, Query(description=", ".join(STATUSES))] = "",
+    at: At = "",
     after: After = None,
 ) -> dict[str, Any]:
     """Beliefs of a scope, the most confident first, and notices of what went fatally wrong there."""
-    scope, moment = _scope(agent, user), now()
+    scope, moment, rules = _scope(agent, user), _moment(at), backend.belief_rules
+    if status not in ("", *STATUSES):
+        raise Problem(422, "bad_parameter", f"`status` is one of {', '.join(STATUSES)}")
 
     def work(conn: Connection) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        found = beliefs.beliefs_of(conn, org, scope, now=moment, status=status)
-        return found, beliefs.notices_of(conn, org, scope)
+        found = beliefs.beliefs_of(conn, org, scope, now=moment, status=status, rules=rules)
+        return found, beliefs.notices_of(conn, org, scope, now=moment, rules=rules)
 
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     believed, notices = found.value
-    return {**page.slice(believed), "scope": scope, "notices": notices, "read": found.note}
+    return {**page.slice(believed), "scope": scope, "at": moment.isoformat(), "notices": notices, "read": found.note}
 
 
 @router.get("/v1/beliefs/{belief:name}")
 async def show(
-    belief: str, backend: BackendDep, org: OrgDep, agent: Agent = "", user: User = "", after: After = None
+    belief: str, backend: BackendDep, org: OrgDep, agent: Agent = "", user: User = "", at: At = "", after: After = None
 ) -> dict[str, Any]:
-    """One belief with its evidence, down to event ids."""
-    scope = _scope(agent, user)
-    work = partial(beliefs.belief_document, org=org, scope=scope, belief=belief, now=now())
+    """One belief and why it is believed: its latest evidence down to ids of raw events, and what each day weighs."""
+    scope, moment = _scope(agent, user), _moment(at)
+    work = partial(beliefs.belief_document, org=org, scope=scope, belief=belief, now=moment, rules=backend.belief_rules)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     if found.value is None:
         raise missing(found, "no_belief", f"{scope} has no belief {belief!r}")
-    return {**found.value, "scope": scope, "read": found.note}
+    return {**found.value, "scope": scope, "at": moment.isoformat(), "read": found.note}
+
+
+@router.get("/v1/beliefs/{belief:name}/evidence")
+async def evidence(
+    belief: str, backend: BackendDep, org: OrgDep, page: PageParam, agent: Agent = "", user: User = "",
+    after: After = None,
+) -> dict[str, Any]:  # fmt: skip
+    """All that a belief stands on, the latest first."""
+    scope = _scope(agent, user)
+    work = partial(beliefs.evidence_of, org=org, scope=scope, belief=belief, limit=page.limit + 1, offset=page.offset)
+    found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
+    return {**_page(page, found.value), "scope": scope, "read": found.note}
+
+
+@router.get("/v1/experiences")
+async def experiences(
+    backend: BackendDep, org: OrgDep, page: PageParam, agent: Agent = "", user: User = "", after: After = None
+) -> dict[str, Any]:
+    """What a scope keeps of its runs, the latest first."""
+    scope = _scope(agent, user)
+    work = partial(beliefs.experiences_of, org=org, scope=scope, limit=page.limit + 1, offset=page.offset)
+    found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
+    return {**_page(page, found.value), "scope": scope, "read": found.note}
+
+
+def _page(page: PageParam, one_more: list[dict[str, Any]]) -> dict[str, Any]:
+    follows = len(one_more) > page.limit
+    return page.answer(one_more[: page.limit], [page.offset + page.limit] if follows else None)
+
+
+def _moment(at: str) -> datetime:
+    if not at:
+        return now()
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", at, re.ASCII):
+            return datetime.combine(instant(check_time(f"{at}T00:00:00Z")), time.max, UTC)
+        return instant(check_time(at))
+    except Refused as error:
+        raise Problem(422, "bad_parameter", f"`at` is no moment: {error}") from error
 
 
 def _scope(agent: str, user: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, exists, func, select, text, tuple_
 
-from events.archive.schema import event_log
+from events.archive.schema import event_ids, event_log
 from events.codec import to_cloudevent
 from events.event import Event, Position
 from services.api.paging import Page
@@ -43,6 +43,17 @@ def run_events(conn: Connection, org: str, run: str, page: Page) -> dict[str, An
     rows = conn.execute(_paged(_events_query().where(*of_run), _RECEIVED, page)).all()
     if not rows and page.cursor is None and not conn.execute(select(exists().where(*of_run))).scalar():
         raise Problem(404, "no_run", f"no event of run {run!r} is archived")
+    return _answer(page, rows, 4, _event_document)
+
+
+def events_of_id(conn: Connection, org: str, id_: str, page: Page) -> dict[str, Any]:
+    """A page of the events that bear an id, each under another partition key. Raises Problem when there is none."""
+    firsts = select(event_ids.c.partition, event_ids.c.epoch, event_ids.c.n).where(
+        event_ids.c.id == id_, event_ids.c.org == org
+    )
+    rows = conn.execute(_paged(_events_query().where(tuple_(*_PLACE).in_(firsts)), _RECEIVED, page)).all()
+    if not rows and page.cursor is None:
+        raise Problem(404, "no_event", f"no event {id_!r} is archived")
     return _answer(page, rows, 4, _event_document)
 
 

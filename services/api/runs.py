@@ -1,4 +1,4 @@
-"""``/v1/runs``: the index of runs, one run, its events."""
+"""``/v1/runs``: the index of runs, one run, its events; one event by its id."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ async def events(run: str, backend: BackendDep, org: OrgDep, page: PageParam) ->
     Those of one moment stand by partition and log position.
     """
     return await backend.db.read(lambda conn: listings.run_events(conn, org, run, page))
+
+
+@router.get("/v1/events/{event:name}")
+async def event(event: str, backend: BackendDep, org: OrgDep, page: PageParam) -> dict[str, Any]:
+    """The event of an id, as a CloudEvent, with verdict and position; several where several partition keys have it."""
+    return await backend.db.read(lambda conn: listings.events_of_id(conn, org, event, page))

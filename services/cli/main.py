@@ -13,8 +13,11 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    beliefs,
     bench,
+    bench_beliefs,
     bench_context,
+    calibrate,
     cards,
     context,
     deadletters,
@@ -45,7 +48,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history, context, policy, packs, bench, bench_context,
+    history, context, beliefs, calibrate, policy, packs, bench, bench_context, bench_beliefs,
 ):  # fmt: skip
     group.register(app)
 

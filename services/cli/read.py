@@ -1,4 +1,4 @@
-"""``refold runs``, ``events``, ``settlements``, ``beliefs``, ``rows``: reading."""
+"""``refold runs``, ``events``, ``settlements``, ``rows``: reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command("runs")(runs)
     app.command("events")(events)
     app.command("settlements")(settlements)
-    app.command("beliefs")(beliefs)
     app.command("rows")(rows)
 
 
@@ -47,6 +46,7 @@ def runs(
 
 def events(
     run: OfRun = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Instead: the event of this id.")] = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Instead: event types that this version does not know, counted.")
     ] = False,
@@ -56,13 +56,14 @@ def events(
     as_json: AsJson = False,
 ) -> None:
     """List the events of a run, as they were received."""
-    if (run is None) != unknown:
-        raise CliError("name a run with --run, or say --unknown", USAGE)
+    if (run is not None) + (id_ is not None) + unknown != 1:
+        raise CliError("name a run with --run, or an event with --id, or say --unknown", USAGE)
     with connected(data, url) as client:
-        if run is None:
+        if unknown:
             _print_unknown(list(client.items("/v1/log/unknown-types", limit)), as_json)
             return
-        found = client.items(f"/v1/runs/{segment(run)}/events", limit)
+        path = f"/v1/events/{segment(id_)}" if run is None else f"/v1/runs/{segment(run)}/events"
+        found = client.items(path, limit)
         if as_json:
             print_lines(found)
             return
@@ -156,31 +157,6 @@ _STATE_FIELDS = (
     "open_questions",
     "action_items",
 )
-
-
-def beliefs(
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")] = None,
-    limit: Limit = None,
-    data: Data = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """List what an agent has learned, the most confident first.
-
-    Or what was learned of a user; with neither, what the organisation has.
-    """
-    with connected(data, url) as client:
-        found = list(client.items("/v1/beliefs", limit, agent=agent, user=user))
-    if as_json:
-        print_lines(found)
-        return
-    rows = [
-        (f"{one['confidence']:.2f}", one["status"], one["supports"], one["against"],
-         second(one.get("last_verified")), one["statement"] or one["belief"])
-        for one in found
-    ]  # fmt: skip
-    print_table(("confidence#", "status", "for#", "against#", "last seen", "statement~"), rows, empty="no beliefs yet")
 
 
 def rows(
