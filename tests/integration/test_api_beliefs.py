@@ -98,12 +98,11 @@ def test_beliefs_of_two_users_of_one_agent_never_touch(instance: Instance) -> No
 def test_the_commands_tell_beliefs_and_why(instance: Instance) -> None:
     agent, user = instance.name("counter"), instance.name("ada")
     learn(instance, agent, user)
-    wide = {"COLUMNS": "160"}
     where = ("--agent", agent, "--data", str(instance.data))
-    people = refold("beliefs", *where, "--at", "2026-03-10", **wide).stdout.decode()
+    people = refold("beliefs", *where, "--at", "2026-03-10", COLUMNS="160").stdout.decode()
     assert "█" in people
     assert "book worked 10 of 10 times" in people
-    warned = refold("beliefs", *where, **wide).stdout.decode()
+    warned = refold("beliefs", *where, COLUMNS="160").stdout.decode()
     assert "confirm first" in warned
     why = instance.refold("belief", "tool/book", "--agent", agent, "--why").stdout.decode()
     assert f"e-{agent}-12" in why
