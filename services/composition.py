@@ -119,13 +119,15 @@ class Backend:
 
 
 def _models(settings: Settings) -> Models:
-    """The models that have routes, the one that summarises cards among them."""
+    """The models that have routes, those that the settings name among them."""
     models = Models(read_routes(settings.model_routes, settings.model_url), os.environ)
-    if settings.summary_model and models.route(settings.summary_model) is None:
-        raise SetupError(
-            f"REFOLD_SUMMARY_MODEL names {settings.summary_model!r}, which has no route: "
-            "set REFOLD_MODEL_URL, or add one to the file that REFOLD_MODEL_ROUTES names"
-        )
+    named = {"REFOLD_SUMMARY_MODEL": settings.summary_model, "REFOLD_CALIBRATE_MODEL": settings.calibrate_model}
+    for variable, model in named.items():
+        if model and models.route(model) is None:
+            raise SetupError(
+                f"{variable} names {model!r}, which has no route: "
+                "set REFOLD_MODEL_URL, or add one to the file that REFOLD_MODEL_ROUTES names"
+            )
     return models
 
 

@@ -12,6 +12,9 @@ from projections.engine.projector import Projector
 from services.apps.inbox import Inbox
 from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
+from services.calibrating.calibrator import Calibrator
+from services.calibrating.opening import calibration_of
+from services.calibrating.schedule import Schedule
 from services.composition import Backend, embedding_choice
 from services.embedding.process import ModelProcess
 from services.http import HttpServer, serve
@@ -63,7 +66,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 
 
 def reactors(backend: Backend) -> Run:
-    """Runs the reactors, and the watchdog beside them."""
+    """Runs the reactors, and the watchdog and the calibrator beside them."""
     settings, choice = backend.settings, embedding_choice(backend.settings)
     embedding = None if choice.off else ModelProcess(choice, nice=5)
     outside = Outside(
@@ -86,6 +89,11 @@ def reactors(backend: Backend) -> Run:
         )  # fmt: skip
         beside = Supervisor()
         beside.start("watchdog", watchdog.run)
+        if (schedule := Schedule.parse(settings.calibrate)) is not None:
+            calibrator = Calibrator(
+                backend.db, calibration_of(backend), schedule, f"{backend.identity}/calibrator", settings.lease_s
+            )
+            beside.start("calibrator", calibrator.run)
         try:
             await run_reactors(loop, backend.redis, settings.redis_url, stopping)
         finally:

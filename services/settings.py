@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from events.errors import SetupError
 from events.log.address import node_urls
 from projections.task.notes import VERIFY_AGAIN
+from services.calibrating.schedule import Schedule
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
@@ -96,6 +97,11 @@ def _one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _schedule(text: str) -> str:
+    Schedule.parse(text)
+    return text
 
 
 def _level(text: str) -> str:
@@ -180,6 +186,10 @@ class Settings:
     """An OpenAI-compatible endpoint for every model without a route of its own; its key is in `REFOLD_MODEL_KEY`."""
     summary_model: str = _setting("REFOLD_SUMMARY_MODEL", "", str)
     """The model that summarises cards whose original is too long for a summary by rules; empty: none does."""
+    calibrate: str = _setting("REFOLD_CALIBRATE", "sunday 03:00", _schedule)
+    """When beliefs are looked at again: like ``sunday 03:00 Europe/Berlin`` or ``daily 03:00`` (in UTC), or ``off``."""
+    calibrate_model: str = _setting("REFOLD_CALIBRATE_MODEL", "", str)
+    """The model that looks at beliefs again; empty: their evidence decides alone."""
     watchdog_s: float = _setting("REFOLD_WATCHDOG_S", 900.0, _seconds(1, 30 * 86_400))
     """How long a run may be silent before it counts as lost."""
     embedding_model: str = _setting("REFOLD_EMBEDDING_MODEL", "use-multilingual", str)

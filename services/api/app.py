@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from services.api import (
     beliefs,
+    calibrations,
     cards,
     context,
     deadletters,
@@ -40,6 +42,7 @@ from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
+from services.mcp.endpoint import McpEndpoint
 from services.policies.scopes import PolicyScopes
 from services.searching.opening import open_searcher
 
@@ -61,6 +64,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        await app.state.mcp.stop()
         await jobs.stop()
         await app.state.searcher.close()
 
@@ -75,10 +79,26 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.searcher = open_searcher(backend)
     app.state.policies = PolicyScopes(backend)
     app.state.max_body_bytes = max_body_bytes
-    reads = (tasks, history, exports, runs, settlements, search, cards, context, beliefs, policy, threads, tables)
+    reads = (
+        tasks,
+        history,
+        exports,
+        runs,
+        settlements,
+        search,
+        cards,
+        context,
+        beliefs,
+        calibrations,
+        policy,
+        threads,
+        tables,
+    )
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)
+    app.state.mcp = McpEndpoint(app)
+    app.router.routes.append(Route("/mcp", app.state.mcp))
     problems.install(app)
     install_too_large(app)
     settings = backend.settings

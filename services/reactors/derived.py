@@ -18,9 +18,13 @@ def derived_id(reactor: str, source: Event, part: str = "") -> str:
 
     The same reactor, source and part give the same id; time-ordered, so that the archive's index stays fast.
     """
-    name = "\x1f".join((reactor, part, source.org, source.key, source.id)).encode()
-    random_bits = int.from_bytes(blake2b(name, digest_size=10).digest(), "big")
-    milliseconds = max(0, (instant(source.time) - _EPOCH) // _MILLISECOND) & ((1 << 48) - 1)
+    return named_id("\x1f".join((reactor, part, source.org, source.key, source.id)), instant(source.time))
+
+
+def named_id(name: str, at: datetime) -> str:
+    """The same for whatever has a name of its own, and a time."""
+    random_bits = int.from_bytes(blake2b(name.encode(), digest_size=10).digest(), "big")
+    milliseconds = max(0, (at - _EPOCH) // _MILLISECOND) & ((1 << 48) - 1)
     value = (
         milliseconds << 80 | 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64 | 0b10 << 62 | random_bits & ((1 << 62) - 1)
     )
