@@ -43,7 +43,8 @@ async def export(backend: BackendDep, org: OrgDep, user: User = "", agent: Agent
     """
     scope = Scope.of(_scope(user, agent))
     wait_s = backend.settings.read_timeout_s
-    pack = await gather(backend.read_models, org, scope, now().date(), after=after, wait_s=wait_s)
+    rules = backend.belief_rules
+    pack = await gather(backend.read_models, org, scope, now().date(), rules=rules, after=after, wait_s=wait_s)
     raw = await asyncio.to_thread(write_pack, pack)
     name = quote(f"{scope.key.replace('/', '-')}.refold.zip", safe="")
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "x-refold-pack": pack.digest}

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, select
 from projections.cards.secrets import masked
 from projections.memory.tables import MEMORIES
 from projections.queries.beliefs import belief_document, beliefs_of
+from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 from projections.queries.of_scope import notes_of_scope, settlements_of_scope
 from projections.read_models import Read, ReadModels
 from services.packs.form import BeliefItem, Item, MemoryItem, NoteItem, Pack, Scope, SettlementItem
@@ -26,6 +27,12 @@ T = TypeVar("T", bound=Item)
 
 DIGITS = 6
 """To which a confidence is rounded."""
+
+_SAID = frozenset(
+    ("content", "entity", "attribute", "tags", "statement", "trigger", "tendency", "limits", "detail", "session_state",
+     "reflections", "learnings")
+)  # fmt: skip
+"""What people, models and tools said."""
 
 _MEMORY = (
     "kind", "content", "memory_type", "entity", "attribute", "confidence", "tags", "ttl_s", "source", "trust",
@@ -37,7 +44,14 @@ _BELIEF = (
 
 
 async def gather(
-    read_models: ReadModels, org: str, scope: Scope, as_of: date, *, after: str | None = None, wait_s: float = 0.0
+    read_models: ReadModels,
+    org: str,
+    scope: Scope,
+    as_of: date,
+    *,
+    rules: BeliefRules = DEFAULT_RULES,
+    after: str | None = None,
+    wait_s: float = 0.0,
 ) -> Pack:
     """The pack of a scope, at least up to the position token ``after``. Raises what a read of a read model raises."""
     moment = datetime.combine(as_of, time.max, UTC)
@@ -54,7 +68,7 @@ async def gather(
         as_of=as_of.isoformat(),
         created_by=f"refold {_version()}",
         memories=_items(MemoryItem, await read("memories", _memories)),
-        beliefs=_items(BeliefItem, await read("beliefs", _beliefs, now=moment)),
+        beliefs=_items(BeliefItem, await read("beliefs", _beliefs, now=moment, rules=rules)),
         notes=_items(NoteItem, await read("task_state", notes_of_scope)),
         settlements=_items(SettlementItem, await read("settlements", settlements_of_scope)),
         source=source,
@@ -69,7 +83,21 @@ def _version() -> str:
 
 
 def _items(kind: type[T], documents: Iterable[dict[str, Any]]) -> tuple[T, ...]:
-    return tuple(msgspec.convert(masked(document), kind) for document in documents)
+    return tuple(msgspec.convert(_without_secrets(document), kind) for document in documents)
+
+
+def _without_secrets(document: dict[str, Any]) -> dict[str, Any]:
+    """What was said, masked; names and ids are left as they are, since many look like keys."""
+    told = dict(document)
+    for name in _SAID & told.keys():
+        told[name] = masked(told[name])
+    if "note" in told:  # a note may be called like what it holds
+        (told["content"],) = masked({told["note"]: told.get("content")}).values()
+    if "belief" in told:
+        told["evidence"] = [_without_secrets(one) for one in told.get("evidence", ())]
+    elif "evidence" in told:
+        told["evidence"] = masked(told["evidence"])
+    return told
 
 
 def _memories(conn: Connection, org: str, scope: str) -> list[dict[str, Any]]:
@@ -78,13 +106,21 @@ def _memories(conn: Connection, org: str, scope: str) -> list[dict[str, Any]]:
     return [{"memory": row["full"] or row["memory"], **_some(row, _MEMORY)} for row in conn.execute(query).mappings()]
 
 
-def _beliefs(conn: Connection, org: str, scope: str, now: datetime) -> list[dict[str, Any]]:
+def _beliefs(conn: Connection, org: str, scope: str, now: datetime, rules: BeliefRules) -> list[dict[str, Any]]:
     """Beliefs that stand, by name: what was taken back, or has nothing left to stand on, is not passed on."""
-    standing = (one["belief"] for one in beliefs_of(conn, org, scope, now=now) if one["status"] != "retired")
-    documents = (belief_document(conn, org, scope, belief, now=now) for belief in sorted(standing))
-    return [
-        {**_some(one, _BELIEF), "confidence": round(one["confidence"], DIGITS)} for one in documents if one is not None
-    ]
+    found = beliefs_of(conn, org, scope, now=now, rules=rules)
+    standing = sorted(one["belief"] for one in found if one["status"] != "retired")
+    documents = (belief_document(conn, org, scope, belief, now=now, rules=rules) for belief in standing)
+    return [_belief(one) for one in documents if one is not None]
+
+
+def _belief(document: dict[str, Any]) -> dict[str, Any]:
+    """What it brought from elsewhere goes on with it."""
+    evidence = [*document["evidence"], *document.get("elsewhere", ())]
+    return {
+        **_some({**document, "evidence": evidence}, _BELIEF),
+        "confidence": round(document["confidence"], DIGITS),
+    }
 
 
 def _some(row: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from projections.queries.rows import is_over
 from services.packs.form import BeliefItem, Item, MemoryItem, Pack, Scope
 
 SOURCE = "refold/pack"
+_COUNTED = ("tool_reliability", "plan_pattern")
+"""Kinds whose words tell counts: those of another place."""
 MOST_EVIDENCE = 100
 """Documents of evidence that a belief brings with it, at most: the latest."""
 PART_BYTES = 256 << 10
@@ -92,8 +94,10 @@ def _belief(item: BeliefItem, target: Target, id: str) -> dict[str, Any]:
     taken = ("belief", "kind", "statement", "trigger", "tendency", "limits")
     data = {name: value for name in taken if (value := getattr(item, name)) not in ("", {})}
     data["confidence"] = _lowered(item.confidence, target)
+    if item.kind in _COUNTED and item.statement:
+        data["statement"] = f"elsewhere, {item.statement}"
     if item.evidence:
-        data["elsewhere"] = item.evidence[-MOST_EVIDENCE:]
+        data["elsewhere"] = item.evidence[:MOST_EVIDENCE]
     return _event(target, id, "belief.proposed", data, item.last_verified)
 
 

@@ -303,9 +303,7 @@ def test_confidences_are_lowered_and_what_was_said_when_stays() -> None:
     assert sure["data"]["confidence"] == pytest.approx(0.72)
     assert belief["data"]["confidence"] == pytest.approx(0.6)
     assert (seat["data"]["source"], seat["data"]["infer"]) == ("pack", False)
-    assert [one["event_id"] for one in belief["data"]["elsewhere"]] == [
-        f"e{n}" for n in range(120 - MOST_EVIDENCE, 120)
-    ]
+    assert [one["event_id"] for one in belief["data"]["elsewhere"]] == [f"e{n}" for n in range(MOST_EVIDENCE)]
 
 
 def test_what_has_expired_is_left_out_and_what_was_data_stays_data() -> None:
