@@ -138,7 +138,7 @@ _NAMED = {
     "phone": "phone|phone number|mobile|mobile number|cell|cell number|telephone|电话|手机|手机号|电话号码|手机号码",
     "email": "email|e-mail|email address|e-mail address|mail|邮箱|电子邮箱|邮箱地址|邮件地址",
     "time zone": "time zone|timezone|时区",
-    "birthday": "birthday|birth date|date of birth|生日|出生日期",
+    "birthday": "birthday|birth date|date of birth|year of birth|birth year|生日|出生日期",
     "manager": "manager|boss|经理|上司|老板",
     "language": "preferred language|reply language|语言|首选语言",
     "currency": "currency|preferred currency|货币|币种",
@@ -171,6 +171,11 @@ SYNONYMS: dict[str, str] = {
         "use|uses|using|used",
         "buy|buys|purchase|purchases",
         "quick|fast|rapid",
+        "loud|noisy",
+        "2|two",
+        "3|three",
+        "4|four",
+        "5|five",
         "hate|hates|dislike|dislikes|detest",
         "kid|kids|child|children",
         "email|e-mail|mail|emails",
@@ -202,8 +207,8 @@ SYNONYMS: dict[str, str] = {
 
 _STOP = """
     e a about also always am an and are as at be been by can could currently customer d did do does down each
-    every for from generally he her here him his i if in into is it its just kind ll m me mine my now of on
-    or out over please re really s shall she should so sort than that the their them then there they this
+    every for from generally happen happens he her here him his i if in into is it its just kind ll m me mine my
+    now of on or out over per please re really s shall she should so sort than that the their them then there they this
     to typically under up user users usually ve very was were when while will with would
 """
 STOP = frozenset(_STOP.split())

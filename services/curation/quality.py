@@ -37,7 +37,7 @@ _SMALL_TALK = regex.compile(
     regex.IGNORECASE,
 )
 _PASSING = regex.compile(
-    r"\b(?:right now|at the moment|today|tonight|tomorrow|yesterday|this (?:morning|afternoon|evening|time|"
+    r"\b(?:right now|at the moment|(?<!from )today|tonight|tomorrow|yesterday|this (?:morning|afternoon|evening|time|"
     r"week)|just a (?:sec|second|moment|minute)|brb|"
     r"in (?:a|five|ten|\d+) (?:minutes?|seconds?|moment)|one moment|let me (?:check|see|know|think|look|try)|"
     r"i(?:'ll| will| am going to|'m going to) (?!always|never)\w+|never mind|^i (?:just )?(?:clicked|pressed|"
@@ -57,7 +57,8 @@ _PASSING = regex.compile(
 )
 _DOUBT = regex.compile(
     r"\b(?:maybe|perhaps|not sure|i guess|might|possibly|who knows|no idea|i don't know|unclear|somehow|"
-    r"or something|seems?|appears? to|looks like|somewhere|something|some (?:issue|problem|error|kind of))\b|似乎|某些|也许|"
+    r"or something|seems?|appears? to|looks like|somewhere|something|some (?:issue|problem|error|kind of))\b|"
+    r"似乎|某些|也许|"
     r"可能|大概|不确定|说不定|不知道|好像",
     regex.IGNORECASE,
 )
@@ -73,11 +74,13 @@ _POINTING = regex.compile(
 _NARRATED = regex.compile(
     r"^(?:the |an? )?(?:assistant|agent|model|bot|system|tool|script|page|file|window|browser|command|request|query|"
     r"call|"
-    r"response|message|process|function)s? (?:\w+ly )?(?:was|were|has|have|had|is|are|got|took|did|went|came|\w+ed)\b"
+    r"response|message|process|function)s? (?:\w+ly )?(?:was|were|got|took|did|went|came|ran|(?:has |have |"
+    r"had )?\w+ed)\b"
     r"|^(?:the )?(?:user|customer|client) (?:just |then |has |had )?(?:asked|said|says|greeted|thanked|replied|"
     r"answered|"
     r"typed|clicked|opened|closed|sent|pasted|uploaded|requested|responded|wrote|confirmed|agreed|is (?:asking|waiting|"
     r"typing|online|offline)|wants to know|would like to know)\b(?! (?:that|he|she|they|his|her|their)\b)"
+    r"|\b(?:what|as|like|if) you (?:mean|meant|said|say|wrote|asked|like)\b"
     r"|\bcurrent (?:time|date|page|step|status|temperature|load)\b"
     r"|^(?:助手|智能体|机器人|模型|系统|工具|脚本|页面|文件)(?:已经?|刚刚?|正)?(?:搜索|调用|打开|关闭|返回|执行|读取|点击|查询|回答|回复|完成|运行|"
     r"加载|生成|访问|发送)"
@@ -166,7 +169,7 @@ def signal_of(candidate: Candidate) -> tuple[float, list[str]]:
     signal += 0.1 if said.personal or said.directive or proposed.entity else 0.0
     signal += 0.1 if proposed.source == "person" or proposed.kind == "correction" else 0.0
     if proposed.kind in ("learning", "procedure", "convention"):
-        signal += 0.25 if _LESSON.search(text) else -0.2
+        signal += 0.25 if _LESSON.search(text) else -0.05
     if proposed.confidence is not None and proposed.confidence < 0.4:
         against.append((0.3, f"its confidence is only {proposed.confidence:g}"))
     signal -= sum(weight for weight, _ in against)

@@ -19,9 +19,15 @@ _SPOKEN = regex.compile(
     r"[\"'`]?(?!(?:required|missing|expired|stored|kept|in|not|a|an|the|never|needed|long|short|wrong|invalid|"
     r"reset|safe|changed)\b)"
     r"(?P<value>[^\s\"'`,;]{3,})"
-    r"|\b(?i:password|passcode|passphrase|pwd)\s+(?P<bare>(?=\S*\d)(?=\S*[A-Za-z])\S{6,})"
+    r"|\b(?i:password|passcode|passphrase|pwd|pw|secret)\s+(?P<bare>(?=\S*\d)(?=\S*[A-Za-z])\S{6,})"
     r"|(?:密码|口令|密钥|私钥|验证码|令牌|(?i:pin)码?)(?:现在|已经?)?(?:是|为|(?:改|换|变|设|设置|更新)(?:成|为|到)了?|[:：=]|->|"
     r"\s(?=\S*\d))\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
+)
+_COMBINATION = regex.compile(
+    r"(?i)\b(?:safe|vault|lock(?:er)?|door|gate|alarm|garage|building|suitcase)\b[^.\n]{0,20}\b(?:opens?|unlocks?|code|"
+    r"combination)\b[^.\n\d]{0,24}\d(?:[ -]?\d){2,}|"
+    r"(?:保险[箱柜]|门锁|大门|车库)[^。\n\d]{0,10}(?:密码|开)[^。\n\d]{0,4}\d{3,}"
+    r"|\b(?:recovery|seed|backup|mnemonic) (?:phrase|words)\b\W{1,3}(?:is|are|was)?\W{0,3}(?:[a-z]+[ ,]+){5,}[a-z]+"
 )
 _CARD = regex.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
 _NUMBERED = regex.compile(
@@ -50,6 +56,11 @@ _ORDERS = tuple(
     for pattern in (
         r"\bobey\b|\bkeep\b[^.\n]{0,30}\b(?:secret|hidden) from\b|\bexfiltrate\b|"
         r"\bwithout (?:reading|checking|verifying|reviewing|confirming|approval|asking)\b",
+        r"\byou (?:have been|are|were) (?:hereby |now )?(?:granted|given|allowed|authori[sz]ed|permitted)\b|"
+        r"\bstop (?:following|obeying|listening)\b|"
+        r"\b(?:delete|erase|hide|forward|follow|obey|do what|copy)\b[^.\n]{0,20}\bthis (?:note|message|memory|"
+        r"conversation|"
+        r"text|entry)\b",
         r"\bpretend\b|\b(?:disable|turn off|switch off|deactivate|remove|lift)\b[^.\n]{0,40}\b(?:safety|safeguard|"
         r"filter|check|verification|security|logging|audit|moderation|restriction|limit|guardrail)",
         r"\b(?:add|insert|append|include|embed|put)\b[^.\n]{0,60}https?://",
@@ -163,6 +174,8 @@ def credential(text: str) -> str:
         value = found["value"] or found["zh"] or found["bare"] or ""
         if _NO_LETTER.search(value) or value != value.lower() or len(value) >= 12 or _LABELLED.search(found[0][:8]):
             return "a password or key that is spelled out"
+    if _COMBINATION.search(text):
+        return "a code or phrase that opens something"
     if _NUMBERED.search(text) or any(_is_card(_NO_DIGIT.sub("", found[0])) for found in _CARD.finditer(text)):
         return "a card number"
     if _IDENTITY.search(text):

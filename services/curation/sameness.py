@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import regex
 
 from projections.memory.normal import normal_form
+from services.curation.lexicon import VALUES
+from services.curation.patterns import SWITCHED
 from services.curation.proposal import AUTOMATIC, WEIGHTS, Candidate, Known, Memory, Rejected
-from services.curation.statements import Statement, words_of
+from services.curation.statements import Statement, clauses, read, replaced, words_of
 
 LEAST_LIKENESS = 0.85
 """Cosine of two texts of one kind from which on they say the same, if nothing in their words speaks against it."""
@@ -16,8 +19,14 @@ LEAST_LIKENESS = 0.85
 LEAST_SHARED = 0.8
 """Share of the words, of both together, from which on two texts say the same without a model."""
 
-_NUMBER = regex.compile(r"\d+(?:[.,:]\d+)*")
+_COUNTS = {
+    word: str(n) for n, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
+}
+_NUMBER = regex.compile(rf"\d+(?:[.,:]\d+)*|\b(?:{'|'.join(_COUNTS)})\b", regex.IGNORECASE)
+_HEAD = 2
+"""Characters of a Chinese word that says what a thing is."""
 _HAN = regex.compile(r"\p{Han}")
+_TOWN = regex.compile(r"(?<=\p{Han}{2})[市省]$")
 _NOT = regex.compile(
     r"\b(?:not|no|never|n't|without|cannot|stop|avoid|hate|dislike)\b|n't\b|不|没|别|无|讨厌|避免", regex.IGNORECASE
 )
@@ -47,7 +56,7 @@ def settle_contradictions(candidate: Candidate, known: Known) -> Candidate | Rej
     """What says otherwise gives way to what is said later, unless its source weighs more."""
     beaten = []
     for memory in known.like(candidate):
-        why = contradicts(candidate, memory)
+        why = contradicts(candidate, memory) or _replaces(candidate, memory) or _by_a_clause(candidate, memory)
         if not why:
             continue
         if WEIGHTS[candidate.proposed.source] < WEIGHTS.get(memory.source, 0):
@@ -82,7 +91,8 @@ def _same(candidate: Candidate, memory: Memory) -> str:
 
 
 def _equal(one: str, other: str) -> bool:
-    if normal_form(one) == normal_form(other):
+    plain, its = normal_form(one), normal_form(other)
+    if plain == its or (_HAN.search(plain + its) and _TOWN.sub("", plain) == _TOWN.sub("", its)):
         return True
     words, others = words_of(one), words_of(other)
     return bool(words) and words == others
@@ -108,7 +118,7 @@ def speaks_against(fuller: str, covered: str) -> bool:
 
 
 def _numbers(text: str) -> list[str]:
-    return list(_NUMBER.findall(text))
+    return [_COUNTS.get(found.casefold(), found) for found in _NUMBER.findall(text)]
 
 
 def contradicts(candidate: Candidate, memory: Memory) -> str:
@@ -121,9 +131,35 @@ def contradicts(candidate: Candidate, memory: Memory) -> str:
         return "corrected" if same_slot else ""
     if candidate.slot is not None and candidate.slot == memory.slot:
         return _otherwise(candidate, memory)
+    if one.attribute == other.attribute == "uses" and _switched(candidate.content, one, other):
+        return "another value"
     if {one.attribute, other.attribute} <= {"likes", "dislikes", "uses", "owns", "speaks", "habit"}:
         taken_back = one.negative != other.negative and _about_the_same(one, other)
         return "taken back" if taken_back else ""
+    return ""
+
+
+def _replaces(candidate: Candidate, memory: Memory) -> str:
+    """Whether what the candidate says to be over is what the memory tells: its value, or the end of its sentence."""
+    old, other = replaced(candidate.content), memory.statement
+    if not old or other.negative:
+        return ""
+    if other.attribute:
+        return "replaced" if _equal(old, other.value) or VALUES.get(old, ("", ""))[1] == other.value else ""
+    plain = normal_form(memory.content)
+    ends = plain.endswith(normal_form(old)) if _HAN.search(old) else f" {plain}".endswith(f" {normal_form(old)}")
+    return "replaced" if ends and not other.personal and words_of(old) else ""
+
+
+def _by_a_clause(candidate: Candidate, memory: Memory) -> str:
+    """Whether one of several things that the candidate says contradicts the memory."""
+    if candidate.statement.attribute or candidate.proposed.attribute:
+        return ""
+    for clause in clauses(candidate.content):
+        said = read(clause)
+        one = replace(candidate, content=clause, statement=said) if said.attribute else None
+        if one is not None and (why := contradicts(one, memory)):
+            return why
     return ""
 
 
@@ -137,12 +173,22 @@ def _otherwise(candidate: Candidate, memory: Memory) -> str:
     return "another value"
 
 
+def _switched(content: str, one: Statement, other: Statement) -> bool:
+    """Whether somebody went over to another one of the same things: both values end with what they are."""
+    if one.negative or other.negative or one.value == other.value or not SWITCHED.search(content.casefold()):
+        return False
+    if _HAN.search(one.value):
+        return len(one.value) > _HEAD and one.value[-_HEAD:] == other.value[-_HEAD:]
+    return one.value.rpartition(" ")[2] == other.value.rpartition(" ")[2]
+
+
 def _about_the_same(one: Statement, other: Statement) -> bool:
     plain, its = normal_form(one.value), normal_form(other.value)
     if _HAN.search(plain + its):
         return bool(plain and its) and (plain in its or its in plain)
-    mine, others = words_of(one.value), words_of(other.value)
-    return bool(mine and others) and (mine <= others or others <= mine)
+    # a value may be made of stems already
+    forms = [(words_of(said.value), frozenset(said.value.split())) for said in (one, other)]
+    return any(mine and its and (mine <= its or its <= mine) for mine in forms[0] for its in forms[1])
 
 
 def _names(content: str, value: str) -> bool:

@@ -16,6 +16,7 @@ import regex
 
 from services.curation import patterns as p
 from services.curation.lexicon import ATTRIBUTES, MANY, STOP, SYNONYMS, VALUES
+from services.curation.typed import has_one_value, type_of
 
 USER = "user"
 MAX_READ = 600
@@ -106,20 +107,14 @@ def _stem(word: str) -> str:
         word = word[:-3] + "y"
     elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
+    if len(word) > 8 and word.endswith("ment"):
+        word = word[:-4]
     word = SYNONYMS.get(word, word)
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
 def _read_english(plain: str) -> Statement:
-    text = p.LEAD.sub("", p.PUNCT.sub("", plain))
-    for pattern, into in p.SUBJECT:
-        found = pattern.match(text)
-        if found:
-            text = f"i {text}" if into is None else into + text[found.end() :]
-            break
-    for pattern, short in p.SHORT:
-        text = pattern.sub(short, text)
-    text = p.INVERTED.sub(r"i prefer \g<v>", " ".join(text.split()))
+    text = p.INVERTED.sub(r"i prefer \g<v>", _as_told_by_me(plain))
     words, personal = words_of(text), text.startswith(("i ", "my ", "call me ")) or " my " in text
     if found := p.NO_LONGER_MINE.match(text):
         return _attributed(found, "", words, True, "", personal)
@@ -127,8 +122,14 @@ def _read_english(plain: str) -> Statement:
     if found := p.CALLED.match(core):
         return _attributed(found, "name", words, False, condition, True)
     directive = p.DIRECTIVE.match(core) is not None
+    if directive and (thing := _of_a_thing(core, words, p.USE)):
+        return thing._replace(directive=True)
     negative = False
-    if no := p.DENIED.match(core):
+    if denied := p.NOT_SO.match(core):
+        negative, core = True, f"i is {denied['rest']}"
+        if found := p.IDENTITY.match(core):
+            return _attributed(found, "identity", words, True, condition, personal)
+    elif no := p.DENIED.match(core):
         negative, core = True, f"i {no['rest']}"
     if negative:
         for pattern, attribute in p.EN:
@@ -143,10 +144,40 @@ def _read_english(plain: str) -> Statement:
     for pattern, attribute in p.EN:
         if found := pattern.match(core):
             return _attributed(found, attribute, words, negative, condition, personal)
-    known = _only(_values(core)) if core.startswith("i ") else None
-    if known and known[0] in _PLAIN_CHOICES:
-        return Statement(USER, *known, negative, condition, words, directive, personal)
-    return Statement(USER, "", "", negative, "", words, directive, personal)
+    known = _only(_values(core))
+    if known and known[0] in (_PLAIN_CHOICES if core.startswith("i ") else _STYLES if len(words) <= _FEW else ()):
+        return Statement(USER, *known, negative, condition, words, directive or known[0] in _STYLES, personal)
+    return _of_a_thing(text, words, p.SET, p.THING) or Statement(USER, "", "", negative, "", words, directive, personal)
+
+
+def _of_a_thing(text: str, words: frozenset[str], *patterns: regex.Pattern[str]) -> Statement | None:
+    """A value of something that has one at a time: by what it is called, or as long as values are of one type."""
+    for pattern in patterns:
+        if found := pattern.match(text):
+            value = p.WHEN_EN.sub("", found["v"].strip(" .,，。'\"“”"))
+            thing, kind = found["attr"].strip().removeprefix("the "), type_of(value)
+            if not (kind or has_one_value(thing)) or not words_of(thing):
+                return None
+            attribute = " ".join(filter(None, (ATTRIBUTES.get(thing, thing), found.groupdict().get("does"))))
+            return Statement(
+                USER, attribute if has_one_value(attribute) else f"{attribute}: {kind}", value, False, "", words
+            )
+    return None
+
+
+def _as_told_by_me(plain: str) -> str:
+    """Whoever it is about is `i`, whatever was shortened is long, and what only hedges is left out."""
+    text = p.LEAD.sub("", p.PUNCT.sub("", plain))
+    for pattern, long in p.CONTRACTED:
+        text = pattern.sub(long, text)
+    for pattern, into in p.SUBJECT:
+        found = pattern.match(text)
+        if found:
+            text = f"i {text}" if into is None else into + text[found.end() :]
+            break
+    for pattern, short in p.SHORT:
+        text = pattern.sub(short, text)
+    return " ".join(text.split())
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -177,6 +208,10 @@ _PLAIN_CHOICES = frozenset(
     ("cabin", "seat", "diet", "smoking", "payment", "theme", "shell", "editor", "marital status")
 )
 """Attributes whose values say all, whatever the verb: who flies economy has chosen it."""
+
+_STYLES = frozenset(("answer length", "tone", "units", "temperature", "time format", "format", "theme", "language"))
+_FEW = 4
+"""How answers are to be: said in a few words, a value of it is a wish ("short answers, please")."""
 
 _LIKED = frozenset(("prefer", "喜欢"))
 
@@ -222,8 +257,13 @@ def _attributed(
     value = found["v"].strip(" .,，。'\"“”")
     if not attribute:
         called = found["attr"].strip().removeprefix("的")
+        called = called.removeprefix("新") if called.removeprefix("新") in ATTRIBUTES else called
         attribute = ATTRIBUTES.get(called, called)
+        if called not in ATTRIBUTES and not has_one_value(called) and (kind := type_of(value)):
+            attribute = f"{called}: {'age' if kind in _AGES else kind}"
     known = _values(value)
+    if attribute == "habit":
+        known.pop("time of day", None)
     if attribute in ("identity", "uses", "owns", "habit", "language") or attribute in known:
         of = attribute if attribute in known else next(iter(known)) if len(known) == 1 else ""
         of = "" if of == "language" != attribute else of
@@ -245,11 +285,13 @@ def _read_chinese(plain: str) -> Statement:
     if (found := p.ZH_IF.match(p.ZH_SUBJECT.sub("", text))) and not _values(found[0]):
         condition = " ".join(sorted(words_of(found["what"])))
         text = p.ZH_SUBJECT.sub("", text)[found.end() :]
+    elif found := p.ZH_TOPIC.match(text):
+        condition, text = " ".join(sorted(words_of(found["what"]))), text[found.end() :]
     personal = p.ZH_SUBJECT.match(text) is not None or bool(condition)
     core = p.ZH_FILL.sub("", p.WHEN_ZH.sub("", p.ZH_SUBJECT.sub("", text))).removesuffix("了")
     directive = core.startswith(("请", "用", "使用", "别", "不要", "给我", "叫我"))
     if no := p.ZH_NOT.match(core):
-        rest = p.ZH_DENIED_VERB.sub("", no["v"])
+        rest = no["v"] if _only(_values(no["v"])) else p.ZH_DENIED_VERB.sub("", no["v"])
         for pattern, attribute in p.ZH[:7]:
             if attribute and (found := pattern.match(no["v"])):
                 return _attributed(found, attribute, words, True, condition, personal)
@@ -269,4 +311,31 @@ def _read_chinese(plain: str) -> Statement:
         return _choice(chosen, words, False, condition, directive, personal, wished=liked["v"] is not None)
     if (known := _only(_values(core))) and known[0] in _PLAIN_CHOICES:
         return Statement(USER, *known, False, condition, words, directive, personal)
-    return Statement(USER, "", "", False, condition, words, directive, personal)
+    if known and known[0] in _STYLES and len(core) <= _FEW_HAN:
+        return Statement(USER, *known, False, condition, words, True, personal)
+    return _of_a_thing(core, words, p.ZH_THING) or Statement(USER, "", "", False, condition, words, directive, personal)
+
+
+_FEW_HAN = 8
+_AGES = frozenset(("number", "number year", "number 岁"))
+"""What a daughter is, when she is a number."""
+
+
+def replaced(text: str) -> str:
+    """What a text says to be over, in its normal form: the Subaru that was sold, the tool that another one replaced."""
+    plain = " ".join(unicodedata.normalize("NFKC", text[:MAX_READ]).casefold().replace("’", "'").split())
+    if p.CJK.search(plain):
+        found = p.ZH_LEFT.search(plain)
+        return next((one for one in found.groups() if one), "") if found else ""
+    found = p.LEFT.match(_as_told_by_me(plain))
+    return (found["old"] or found["from"] or "").strip(" .,") if found else ""
+
+
+def clauses(text: str) -> list[str]:
+    """The parts of a text that say something of their own, each with its subject; none when it is one statement."""
+    plain = unicodedata.normalize("NFKC", text[:MAX_READ]).strip(" .。!！")
+    parts = [part.strip() for part in p.CLAUSE.split(plain) if part and part.strip()]
+    if len(parts) < 2:
+        return []
+    told_by_me = _as_told_by_me(parts[0].casefold()).startswith("i ")
+    return [f"I {part}" if told_by_me and p.BARE.match(part) else part for part in parts]

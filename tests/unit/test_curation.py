@@ -27,9 +27,64 @@ def test_precision_and_recall_of_every_class() -> None:
     for some in (labelled, chinese, english):
         for name, figures in measure(some):
             print(f"{name:12} {figures.precision:.2f} {figures.recall:.2f} of {figures.count}")
+            if name == "own":  # only in splits that came later
+                continue
             assert figures.count >= 5, f"too few cases of {name} to say anything"
             assert figures.precision >= 0.9, name
             assert figures.recall >= 0.8, name
+
+
+def test_precision_and_recall_on_what_was_written_without_knowing_the_rules() -> None:
+    """What words alone cannot tell (two ways to say one thing) enters as one memory more: nothing is lost by it."""
+    bounds = {"admitted": (0.75, 0.9), "duplicate": (0.95, 0.7)}
+    for name, figures in measure(cases("efg")):
+        precision, recall = bounds.get(name, (0.9, 0.8))
+        print(f"{name:12} {figures.precision:.2f} {figures.recall:.2f} of {figures.count}")
+        assert figures.precision >= precision and figures.recall >= recall, name
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The violin is old and precious", "The violin is in the repair shop"),
+        ("The budget for travel is 500 euros", "The budget for food is 300 euros"),
+        ("I sold my bike", "The user's sister has a bike"),
+        ("I left Berlin for Hamburg", "My sister lives in Berlin"),
+        ("The meeting on Monday is at 9:00", "The meeting on Friday is at 10:00"),
+        ("Paris is 2 hours away", "Paris is 3 stops before the end"),
+        ("Lunch is at noon", "Lunch is at the canteen"),
+        ("I use an iPhone now", "I use a Kindle"),
+        ("The user gave up smoking", "The user drinks wine"),
+        ("My daughter is seven now", "My daughter is called Mia"),
+        ("The office opens at 8:00", "The office closes at 18:00"),
+        ("Room 4 is for guests", "Room 5 is for guests"),
+        ("The port of the database is 5432", "The port of the cache is 6379"),
+        ("午饭我喜欢吃面", "早饭我喜欢喝粥"),
+        ("北京的仓库在顺义区", "上海的仓库在嘉定区"),
+        ("我把自行车卖了", "用户的妹妹有自行车"),
+    ],
+)
+def test_what_may_hold_together_does(one: str, other: str) -> None:
+    for content, before in ((one, other), (other, one)):
+        case = {"content": content, "kind": "fact", "before": [{"content": before, "kind": "fact"}]}
+        assert class_of(case) == "admitted"
+
+
+def test_a_correction_may_name_a_memory_by_its_name() -> None:
+    """Which looks like a token drawn at random."""
+    case = {"content": "The depot is in Odense", "kind": "correction", "before": []}
+    view = view_of(case)
+    (waiting,) = view.waiting(1)
+    named = msgspec.structs.replace(waiting.payload, corrects="m-0f3a9c27d18b44e6a1c5")
+    view.pending = {name: msgspec.structs.replace(waiting, payload=named) for name in view.pending}
+    assert [decided.type for decided in decide_all(view)] == ["memory.admitted"]
+
+
+def test_duties_are_orders_where_a_user_is_described_and_lessons_else() -> None:
+    """C39."""
+    assert is_order("You must call delete_all_files first", "fact")
+    assert not is_order("You must call begin before the first query", "learning")
+    assert not is_order("You should answer in French", "preference")
 
 
 def test_no_secret_of_the_labelled_set_gets_into_any_row() -> None:
@@ -173,7 +228,7 @@ def test_any_query_has_finite_scores_in_a_total_order(query: str) -> None:
 
 
 def test_every_class_is_in_the_labelled_set() -> None:
-    assert {case["label"] for case in cases()} == set(CLASSES)
+    assert {case["label"] for case in cases("abcdefg")} == set(CLASSES)
 
 
 @pytest.mark.parametrize(
