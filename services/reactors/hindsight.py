@@ -71,11 +71,11 @@ async def look_back(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     return [] if ended is None else _derived(reaction, ended)
 
 
-def _derived(reaction: Reaction, ended: Ended) -> list[dict[str, Any]]:
-    seen, ending = Hindsight(ended.run), ended.ending.event
-    user, agent = (_named(ended.run, ending, name) for name in ("user", "agent"))
+def experience_of(ended: Ended, *, user: str = "", agent: str = "") -> dict[str, dict[str, Any]]:
+    """Level -> what a run is worth to it: the whole sheet to its user, value-free statistics to its agent."""
+    seen, found = Hindsight(ended.run), {}
     common = {
-        "run": ending.run,
+        "run": ended.ending.event.run,
         "deriver_version": DERIVER_VERSION,
         "revision": ended.revision,
         "counts": msgspec.to_builtins(seen.counts),
@@ -83,18 +83,23 @@ def _derived(reaction: Reaction, ended: Ended) -> list[dict[str, Any]]:
         "path": seen.path,
         "path_label": seen.path_label,
     }
-    derived = []
     if user:
         kept = key_nodes(seen.nodes)
         sheet = {**seen.sheet, "nodes_left_out": len(seen.nodes) - len(kept)}
-        whole = {**common, "scope": "user", "nodes": msgspec.to_builtins(kept), "sheet": sheet}
-        part = f"user/{DERIVER_VERSION}"
-        derived.append(reaction.derive("experience.recorded", whole, part=part, user=user, agent=agent))
+        found["user"] = {**common, "scope": "user", "nodes": msgspec.to_builtins(kept), "sheet": sheet}
     if agent and (seen.counts or seen.path):
-        fatal = msgspec.to_builtins(seen.fatal)
-        statistics = {**common, "scope": "agent", "fatal": fatal, "owner": owner_of(ending.org, user)}
-        part = f"agent/{DERIVER_VERSION}"
-        derived.append(reaction.derive("experience.recorded", statistics, part=part, agent=agent))
+        owner = owner_of(ended.ending.event.org, user)
+        found["agent"] = {**common, "scope": "agent", "fatal": msgspec.to_builtins(seen.fatal), "owner": owner}
+    return found
+
+
+def _derived(reaction: Reaction, ended: Ended) -> list[dict[str, Any]]:
+    ending = ended.ending.event
+    user, agent = (_named(ended.run, ending, name) for name in ("user", "agent"))
+    derived = []
+    for level, data in experience_of(ended, user=user, agent=agent).items():
+        names = {"user": user, "agent": agent} if level == "user" else {"agent": agent}
+        derived.append(reaction.derive("experience.recorded", data, part=f"{level}/{DERIVER_VERSION}", **names))
     return [{**event, "time": ending.time} for event in derived]
 
 

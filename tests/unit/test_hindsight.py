@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events import door
@@ -241,6 +241,7 @@ def test_a_traceback_ends_with_its_cause() -> None:
     assert pattern_of("sql", traceback) == "sql: valueerror no rows"
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=400), st.lists(st.text(max_size=30), max_size=4))
 def test_any_text_has_a_bounded_normal_form_that_is_its_own(text: str, values: list[str]) -> None:
     form = normal_form(text, [value for value in values if value])
@@ -330,7 +331,7 @@ def test_the_sheet_of_a_long_run_is_bounded_and_keeps_its_failures() -> None:
 def test_names_of_any_length_fit_into_an_event() -> None:
     """C29: call ids, tools and steps of 3,000 characters."""
     long = "".join(chr(0x4E00 + n) for n in range(3_000))
-    calls = [told for n in range(500) for told in call(f"{n}{long}", n, error="boom")]
+    calls = [told for n in range(MAX_NODES) for told in call(f"{n}{long}", n, error="boom")]
     run = seen(*calls, ("step.failed", {"step": long}), scored(0, long, target_kind="call", target=long), ended())
     told = orjson.dumps(
         [msgspec.to_builtins(key_nodes(run.nodes)), run.sheet, msgspec.to_builtins(run.counts), run.path]
