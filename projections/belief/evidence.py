@@ -95,12 +95,16 @@ def place(belief: dict[str, Any], source: str, time: str, counts: Mapping[str, i
     if known is not None:
         time = max(time, known[0])
         others = [entry for entry in others if entry is not known]
-    failed = sum(number for label, number in counts.items() if label in SPEAKS_AGAINST)
-    entry = [time, source, failed, sum(counts.values())]
+    entry = [time, source, *tally(counts)]
     entries = [*others, entry]
     if others and entry < others[-1]:
         entries.sort()
     belief["latest"] = entries[-MAX_LATEST:]
+
+
+def tally(counts: Mapping[str, int]) -> tuple[int, int]:
+    """How much of what a source says speaks against the belief, and how much there is of it."""
+    return sum(number for label, number in counts.items() if label in SPEAKS_AGAINST), sum(counts.values())
 
 
 def _count(draft: Draft, belief: str, time: str, counts: Mapping[str, int], sign: int) -> None:

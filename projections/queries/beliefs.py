@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam
 
 from projections.belief.baseline import above_baseline
+from projections.belief.evidence import MAX_LATEST, tally
 from projections.belief.naming import belief_name
 from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS, SPEAKS_AGAINST, SUPPORTS
 from projections.belief.words import plan_words, tool_words
@@ -37,6 +38,10 @@ _BELIEFS, _COUNTS = Query(BELIEFS), Query(COUNTS)
 _ONE_BELIEF = Query(BELIEFS, BELIEFS.c.belief == bindparam("belief"))
 _ITS_COUNTS = Query(COUNTS, COUNTS.c.belief == bindparam("belief"))
 _GROUNDS = Query(GROUNDS, GROUNDS.c.belief == bindparam("belief"))
+_EARLIER = Query(
+    EVIDENCE, EVIDENCE.c.belief == bindparam("belief"), EVIDENCE.c.time <= bindparam("moment"),
+    order=(EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc()), limit=MAX_LATEST,
+)  # fmt: skip
 _EVIDENCE = ("source", "kind", "run", "counts", "because", "detail", "by", "time", "event_id")
 _EXPERIENCE = (
     "deriver_version", "revision", "agent", "user", "session", "nodes", "counts", "path", "path_label", "deviation",
@@ -54,6 +59,8 @@ def beliefs_of(
     buckets = _by_belief(_COUNTS.all(conn, org, scope))
     rows = _BELIEFS.all(conn, org, scope)
     constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    for row in rows:
+        row["latest"] = _latest(conn, org, scope, row, now)
     found = [_belief(row, buckets[short(row["belief"])], constrained, now, rules) for row in rows]
     found.sort(key=lambda belief: (-belief["confidence"], belief["belief"]))
     return [belief for belief in found if status in ("", belief["status"])]
@@ -73,6 +80,7 @@ def belief_document(
         return None
     buckets = _by_belief(_ITS_COUNTS.all(conn, org, scope, belief=key))[key]
     constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    row["latest"] = _latest(conn, org, scope, row, now)
     grounds = _GROUNDS.first(conn, org, scope, belief=key) or {}
     return {
         **_belief(row, buckets, constrained, now, rules),
@@ -121,26 +129,36 @@ def _by_belief(rows: Iterable[Document]) -> dict[str, list[Bucket]]:
     return buckets
 
 
+def _latest(conn: Connection, org: str, scope: str, row: Document, now: datetime) -> list[Any]:
+    """The latest sources up to the moment that say something: ``[time, source, failed, calls]``.
+
+    The row holds the last few there are. Where later ones have taken their place, the evidence is asked.
+    """
+    moment, kept = now.astimezone(UTC).isoformat(), row["latest"] or []
+    known = [entry for entry in kept if entry[0] <= moment]
+    if len(known) < len(kept) == MAX_LATEST:
+        found = _EARLIER.all(conn, org, scope, belief=short(row["belief"]), moment=moment)
+        known = [[one["time"], one["source"], *tally(one["counts"])] for one in reversed(found)]
+    return [entry for entry in known if entry[3]]
+
+
 class _Past(NamedTuple):
     """Evidence of a belief up to a moment."""
 
     supports: int
     against: int
-    latest: list[tuple[str, str, int, int]]
+    latest: list[Any]
     last_verified: str
 
 
 def _past(row: Document, buckets: Iterable[Bucket], at: datetime) -> _Past:
-    today, moment = utc_day(at), at.astimezone(UTC).isoformat()
+    today, latest = utc_day(at), row["latest"]
     known = [bucket for bucket in buckets if bucket.day <= today]
-    recent = [
-        (time, source, failed, calls) for time, source, failed, calls in row["latest"] or () if time <= moment and calls
-    ]
-    if recent:
-        last = recent[-1][0]
+    if latest:
+        last = latest[-1][0]
     else:
         last = max((f"{date.fromordinal(_EPOCH + bucket.day)}T00:00:00+00:00" for bucket in known), default="")
-    return _Past(sum(b.supports for b in known), sum(b.against for b in known), recent, last)
+    return _Past(sum(b.supports for b in known), sum(b.against for b in known), latest, last)
 
 
 def _belief(

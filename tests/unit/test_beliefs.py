@@ -85,7 +85,7 @@ def test_feedback_a_month_later_is_judged_in_the_next_revision_and_on_the_day_of
 
 
 def test_the_tools_and_the_path_of_a_run_are_its_agents_to_judge() -> None:
-    whole = {"scope": "user", "path": "search > book", "path_label": "success"}
+    whole: dict[str, Any] = {"scope": "user", "path": "search > book", "path_label": "success"}
     assert folded(lived(1, "r1", {"book": OK}, **whole)).table("beliefs") == []
     assert len(folded(lived(1, "r1", {"book": OK}, agent="", **whole)).table("beliefs")) == 2
 
