@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from services.api import (
     beliefs,
@@ -41,6 +42,7 @@ from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
+from services.mcp.endpoint import McpEndpoint
 from services.policies.scopes import PolicyScopes
 from services.searching.opening import open_searcher
 
@@ -62,6 +64,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        await app.state.mcp.stop()
         await jobs.stop()
         await app.state.searcher.close()
 
@@ -94,6 +97,8 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)
+    app.state.mcp = McpEndpoint(app)
+    app.router.routes.append(Route("/mcp", app.state.mcp))
     problems.install(app)
     install_too_large(app)
     settings = backend.settings

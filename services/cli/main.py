@@ -23,6 +23,7 @@ from services.cli import (
     deadletters,
     history,
     machine,
+    mcp,
     memories,
     operate,
     packs,
@@ -48,7 +49,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history, context, beliefs, calibrate, policy, packs, bench, bench_context, bench_beliefs,
+    history, context, beliefs, calibrate, policy, mcp, packs, bench, bench_context, bench_beliefs,
 ):  # fmt: skip
     group.register(app)
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent
 from refold import AsyncRefold, Refold
 
 from tests.coroutines import in_loop
-from tests.instance import Instance, running_instance, until
+from tests.instance import REFOLD, ROOT, Instance, environment, running_instance, until
 
 ONLY = "Give conclusions without the process"
 
@@ -178,3 +183,52 @@ def test_the_command_prints_text_for_a_system_prompt(instance: Instance) -> None
     assert told.returncode == 0, told.stderr
     assert told.stdout.decode().splitlines()[1:] == [f"- {ONLY}", "- Sign every mail"]
     assert b"2 rules of user/" in told.stderr
+
+
+@in_loop
+async def test_mcp_tells_the_policy_of_whom_the_headers_name(instance: Instance) -> None:
+    agent, ada, bob = (instance.name(stem) for stem in ("agent", "ädä", "bob"))
+    believe(instance, "b1", "Ask before refunds", agent=agent, trigger={"field": "tool", "is": "refund"})
+    token = believe(instance, "rule/1", ONLY, user=ada, kind="user_preference")
+    policy(instance, user=ada, agent=agent, after=token)
+    headers = {"x-refold-agent": agent, "x-refold-user": ada}
+    http = httpx2.AsyncClient(headers=httpx2.Headers(headers, encoding="utf-8"))
+    async with http, Client(streamable_http_client(f"{instance.url}/mcp", http_client=http)) as client:
+        (tool,) = (await client.list_tools()).tools
+        assert tool.name == "get_policy" and tool.annotations is not None and tool.annotations.read_only_hint
+        assert not {"agent", "user", "org", "task", "context"} & set(tool.input_schema["properties"])
+        asked = {"tool": "refund", "user": bob, "agent": "another"}  # what the model says of them is nothing
+        assert said(await client.call_tool("get_policy", asked)).splitlines()[1:] == [
+            f"- {ONLY}",
+            "- Ask before refunds",
+        ]
+        wrong = await client.call_tool("get_policy", {"tokens": 0})
+        assert wrong.is_error and "tokens" in said(wrong)
+    async with Client(streamable_http_client(f"{instance.url}/mcp")) as client:
+        assert ONLY not in said(await client.call_tool("get_policy", {"tool": "refund"}))
+
+
+@in_loop
+async def test_mcp_on_standard_input_and_output(instance: Instance) -> None:
+    user = instance.name("user")
+    token = believe(instance, "rule/1", ONLY, user=user, kind="user_preference")
+    policy(instance, user=user, after=token)
+    environ = environment(REFOLD_DATA=str(instance.data), PYTHONPATH=str(ROOT))
+    command = StdioServerParameters(command=REFOLD[0], args=[*REFOLD[1:], "mcp", "--user", user], env=environ, cwd=ROOT)
+    async with Client(stdio_client(command)) as client:
+        assert ONLY in said(await client.call_tool("get_policy", {}))
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [("GET", {}, 405), ("DELETE", {}, 405), ("POST", {"origin": "https://evil.example"}, 403)],
+)
+def test_mcp_serves_neither_sessions_nor_pages_from_elsewhere(
+    instance: Instance, method: str, headers: dict[str, str], status: int
+) -> None:
+    assert instance.http.request(method, "/mcp", headers=headers).status_code == status
+
+
+def said(result: CallToolResult) -> str:
+    """What a tool answered."""
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
