@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Table, Text
@@ -115,7 +116,11 @@ class Draft:
 
     def changes(self) -> list[Change]:
         """Puts and drops."""
-        return [Drop(table, pk) if row is None else Put(table, row) for (table, pk), row in self._edited.items()]
+        return [Drop(table, pk) if row is None else _put((table, row)) for (table, pk), row in self._edited.items()]
+
+
+_put: Callable[[tuple[str, Row]], Put] = partial(tuple.__new__, Put)
+"""As ``Put(...)``, at half the cost: an event may put hundreds of rows."""
 
 
 def pairs_start(row: dict[str, Any]) -> bool:

@@ -8,7 +8,8 @@ gives one fact a sentence. Anything else is prose: one fact a sentence or line.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -60,6 +61,10 @@ class Fact(NamedTuple):
     text: str
 
 
+_fact: Callable[[tuple[str, str, str]], Fact] = partial(tuple.__new__, Fact)
+"""As ``Fact(...)``, at half the cost: there are dozens of an event."""
+
+
 def facts_of(value: Any) -> list[Fact]:
     """The facts of a value in order of appearance, at most ``MAX_FACTS``."""
     return facts_in(opened(value))
@@ -73,7 +78,7 @@ def facts_in(value: Any) -> list[Fact]:
     elif isinstance(value, list):
         _array(value, "", "", "", facts)
     elif isinstance(value, str):
-        facts = [Fact("", str(n), text) for n, text in enumerate(islice(sentences(value[:MAX_TEXT]), MAX_FACTS))]
+        facts = [_fact(("", str(n), text)) for n, text in enumerate(islice(sentences(value[:MAX_TEXT]), MAX_FACTS))]
     else:
         facts = [Fact("", "", spelled(value))]
     return facts[:MAX_FACTS]
@@ -98,11 +103,11 @@ def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inn
             key, record, name = short(key), way + short(key), f"{lead}*"
         elif alike or _like_an_id(key):
             record, name = way + key, f"{lead}*"
-            facts.append(Fact(field, record, key))
+            facts.append(_fact((field, record, key)))
         else:
             record, name = path, lead + key
         if type(item) is str and len(item) <= SHORT and item[:1] not in _OPENING and "\n" not in item:
-            facts.append(Fact(name, record, item))
+            facts.append(_fact((name, record, item)))
         elif isinstance(item, dict):
             _object(item, name, way + key, facts, inner)
         elif isinstance(item, list):
@@ -130,7 +135,7 @@ def _array(value: list[Any], field: str, path: str, record: str, facts: list[Fac
 def _leaf(value: Any, field: str, path: str, record: str, facts: list[Fact], inner: bool = False) -> None:
     """A scalar: one fact. A text may hold JSON (opened once, not again within), or be prose: a fact a sentence."""
     if not isinstance(value, str):
-        facts.append(Fact(field, record, spelled(value)))
+        facts.append(_fact((field, record, spelled(value))))
         return
     held = value if inner else opened(value)
     if isinstance(held, dict):
@@ -141,7 +146,7 @@ def _leaf(value: Any, field: str, path: str, record: str, facts: list[Fact], inn
         texts = islice(sentences(value[:MAX_TEXT]), MAX_FACTS - len(facts))
         facts.extend(Fact(field, f"{path}{SENTENCE}{n}", text) for n, text in enumerate(texts))
     elif value:
-        facts.append(Fact(field, record, value))
+        facts.append(_fact((field, record, value)))
 
 
 def spelled(value: Any) -> str:

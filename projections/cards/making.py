@@ -113,7 +113,7 @@ def _tell(scene: Scene, card: Card, source: str, tool: str, chars: int) -> None:
         entity=[clip(part, ENTITY_LIMIT) for part in entity] or None,
         attribute="chosen" if source == "decision" and entity else template.attribute,
         fields=list(traced.top),
-        facts=[list(fact) for fact in traced.facts],
+        facts=list(map(list, traced.facts)),
         values=list(traced.found),
         ttl_s=float(template.ttl_s) or validity.ttl_s(traced.facts, event.time) if looked else None,
         refresh=template.refresh or validity.refresh(traced.fields) if looked else "",

@@ -109,10 +109,16 @@ _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 def among(facts: Sequence[Fact], fields: Iterable[str]) -> bool:
     """Whether one of these facts may hold a secret, by its text or by one of ``fields``. False is sure."""
     texts = [text for _, _, text in facts]
-    if _hints("\n".join(texts)) or any(map(_telling, fields)):
+    if _hints("\n".join(texts)) or _any_telling(tuple(fields)):
         return True
     # what is left to tell is a long token, and most facts are too short for one
     return _long_token("\n".join([text for text in texts if len(text) >= _LONG_ENOUGH]))
+
+
+@lru_cache(maxsize=2_048)
+def _any_telling(fields: tuple[str, ...]) -> bool:
+    """Results of one tool have the same fields, mostly."""
+    return any(map(_telling, fields))
 
 
 @lru_cache(maxsize=16_384)

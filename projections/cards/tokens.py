@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from projections.cards.forms import MONTHS, forms
 
@@ -72,6 +73,7 @@ def tokens(text: str) -> Iterator[str]:
                 yield from forms(token.rstrip(".,;:-"))
 
 
+@lru_cache(maxsize=8_192)
 def _name(token: str) -> tuple[str, ...]:
     words = token.split(" ")
     while words and words[0].casefold().replace("’", "'") in _SENTENCE_STARTS:

@@ -22,7 +22,8 @@ def of_facts(facts: Iterable[Fact], *, prose: bool = False) -> dict[str, str]:
     for field, _, text in facts:
         # the same few texts come again and again, so what they hold is kept
         for value in _in_field(text) if len(text) <= MAX_VALUE and not prose else in_text(text):
-            found.setdefault(value, field)
+            if value not in found:
+                found[value] = field
         if len(found) >= MAX_VALUES:
             return dict(list(found.items())[:MAX_VALUES])
     return found

@@ -75,9 +75,10 @@ class Shape:
         for name in self._floats:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
-        for name in self._jsons:
-            if row[name] is not None:
-                _check_json(self.name, name, row[name])
+        if not _plain_json([value for name in self._jsons if (value := row[name]) is not None]):
+            for name in self._jsons:
+                if row[name] is not None:
+                    _check_json(self.name, name, row[name])
         for name in self._through_text:
             row[name] = orjson.loads(json_text(row[name]))
         return row
@@ -169,12 +170,19 @@ def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
     return itemgetter(*names)
 
 
+def _plain_json(values: list[Any]) -> bool:
+    """Whether values are sure to be JSON. NaN and Infinity would be stored as null, so where there is one it is not."""
+    try:
+        return b"null" not in orjson.dumps(values)
+    except TypeError:
+        return False
+
+
 def _check_json(table: str, name: str, value: Any) -> None:
     try:
         text = orjson.dumps(value)
     except TypeError as error:
         raise TypeError(f"{table}.{name} is no JSON value: {error}") from None
-    # NaN and Infinity would be stored as null: only where there is one, a closer look pays
     if b"null" in text and not _finite(value):
         raise ValueError(f"{table}.{name}: a number in it is not finite, which JSON cannot tell")
 
