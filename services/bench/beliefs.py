@@ -111,11 +111,12 @@ def _so_far(recorded: Sequence[Recorded], calls: int) -> Hindsight:
 
 
 class Path(NamedTuple):
-    """A belief about a path: its tools, how often it led to the goal, how often not."""
+    """A belief about a path: its tools, how often it led to the goal, how often not, and its confidence."""
 
     tools: list[str]
     worked: int
     failed: int
+    confidence: float
 
 
 @dataclass
@@ -156,7 +157,8 @@ def build(runs: Sequence[Told]) -> Believed:
         if belief["kind"] == "tool_reliability":
             believed.confidence[belief["subject"]] = belief["confidence"]
         elif belief["kind"] == "plan_pattern":
-            believed.paths.append(Path(belief["subject"].split(" > "), belief["supports"], belief["against"]))
+            tools, counts = belief["subject"].split(" > "), (belief["supports"], belief["against"])
+            believed.paths.append(Path(tools, *counts, belief["confidence"]))
     for one in runs:
         believed.tasks.setdefault(one.task, Counter())[one.failed] += 1
     return believed
@@ -207,6 +209,10 @@ def _tools(run: Told, moment: str) -> list[str]:
     return path.split(" > ") if path else []
 
 
+def _path(run: Told) -> str:
+    return run.seen["last call"].path
+
+
 def _pooled(shares: Sequence[float]) -> float:
     """Mean of log odds, as a probability."""
     safe = [min(max(share, 1e-6), 1 - 1e-6) for share in shares]
@@ -232,6 +238,8 @@ def measure(runs: Sequence[Told]) -> dict[str, Any]:
         for run in last
         for call in run.calls
     ]
+    known_paths = {" > ".join(path.tools): path.confidence for path in believed.paths}
+    went = [Predicted(known_paths[path], not run.failed) for run in last if (path := _path(run)) in known_paths]
     ended = [Predicted(1 - WAYS[chosen](believed, run, "last call"), not run.failed) for run in last]
     base = believed.base_rate
     return {
@@ -242,6 +250,7 @@ def measure(runs: Sequence[Told]) -> dict[str, Any]:
         "brier_of_base_rate": round(brier([Predicted(base, run.failed) for run in last]), 4),
         "rows": rows,
         "calls": _table(worked),
+        "paths": _table(went),
         "runs": {"way": chosen, **_table(ended)},
     }
 

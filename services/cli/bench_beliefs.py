@@ -62,13 +62,20 @@ def _show(measured: dict[str, Any]) -> None:
         f"from {measured['built_from']} others; "
         f"base rate {measured['base_rate']:.2f}, its Brier {measured['brier_of_base_rate']:.4f}"
     )
-    for name, what in (("calls", "call worked"), ("runs", "run succeeded")):
+    for name, what in _CONFIDENCES:
         table = measured[name]
         bins = [
             (f"{b['from']:.1f}-{b['to']:.1f}", b["number"], _figure(b["said"]), _figure(b["came"]))
             for b in table["bins"]
         ]
-        print_table((f"confidence that the {what}", "number#", "mean#", "came#"), bins)
+        print_table((what, "number#", "mean#", "came#"), bins)
+
+
+_CONFIDENCES = (
+    ("calls", "belief about a tool: the call worked"),
+    ("paths", "belief about a path: the run succeeded"),
+    ("runs", "chosen way: the run succeeded"),
+)
 
 
 def _figure(value: float | None) -> str:
