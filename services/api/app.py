@@ -80,20 +80,9 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.policies = PolicyScopes(backend)
     app.state.max_body_bytes = max_body_bytes
     reads = (
-        tasks,
-        history,
-        exports,
-        runs,
-        settlements,
-        search,
-        cards,
-        context,
-        beliefs,
-        calibrations,
-        policy,
-        threads,
+        tasks, history, exports, runs, settlements, search, cards, context, beliefs, calibrations, policy, threads,
         tables,
-    )
+    )  # fmt: skip
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)

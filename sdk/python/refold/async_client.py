@@ -13,14 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from refold.blocks import CallCore, StepCore, arguments_of
-from refold.contexts import CONTEXT_PATH, ContextOptions, context_params
+from refold.contexts import ContextOptions
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
-from refold.policies import POLICY_PATH, policy_params
+from refold.reads import AsyncReads
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
 from refold.settling import settle_async
 from refold.transport import AsyncTransport, connect_async
@@ -34,7 +34,7 @@ AlreadyDone = Callable[[str], Any]
 """As in the sync client; it may be a coroutine function."""
 
 
-class AsyncRefold(Client["AsyncRun"]):
+class AsyncRefold(AsyncReads, Client["AsyncRun"]):
     """The async client; use it as ``async with AsyncRefold(...) as client``. See ``Client`` for its arguments."""
 
     _delivery: Delivery
@@ -72,26 +72,8 @@ class AsyncRefold(Client["AsyncRun"]):
             raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
 
-    async def get(self, path: str, **params: Any) -> Any:
-        """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
+    async def _read(self, path: str, params: dict[str, Any]) -> Any:
         return await self._transport.get(path, params)
-
-    async def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
-        """What to tell a model before its next decision: ``text``, ``parts``, its id. Raises as ``get``."""
-        found: dict[str, Any] = await self.get(CONTEXT_PATH, **context_params(task, query, options))
-        return found
-
-    async def policy(self, *, task: str = "", tokens: int | None = None, **asked: Any) -> dict[str, Any]:
-        """What was learned to do: ``text`` for a system prompt, ``rules``, ``constraints``, ``notices``.
-
-        Of a ``task``; else of ``agent`` and ``user``, the client's own unless told. All else (``goal``, ``tool``,
-        ``tools``, ``mode``, any other name) is the context that triggers are asked about. Raises as ``get``.
-        """
-        self._start()
-        found: dict[str, Any] = await self._transport.get(
-            POLICY_PATH, policy_params(task, tokens, asked, self._options)
-        )
-        return found
 
     async def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until all that was recorded, and what earlier processes left, is delivered; False if not in time."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from refold import ids
 from refold.blocks import CallCore, StepCore, arguments_of
-from refold.contexts import CONTEXT_PATH, ContextOptions, context_params
+from refold.contexts import ContextOptions
 from refold.core import RunCore, RunWords
 from refold.delivery import Batch, Delivery, Ticket, logger
 from refold.envelope import Draft, Wait, envelope
 from refold.errors import Conflict, NoCheckpoint, NotFound, RefoldError, Refused, Unavailable
 from refold.opening import Client
 from refold.plain import plain
-from refold.policies import POLICY_PATH, policy_params
+from refold.reads import Reads
 from refold.resume import Resume, check_note, resume_params, resume_path, task_path
 from refold.settling import settle
 from refold.transport import Transport, connect
@@ -35,7 +35,7 @@ AlreadyDone = Callable[[str], Any]
 """Given a call's idempotency key; returns what the effect gave (or True), or None (or False) when it was not done."""
 
 
-class Refold(Client["Run"]):
+class Refold(Reads, Client["Run"]):
     """The sync client. Thread-safe; close it, or use it in a ``with`` block. See ``Client`` for its arguments."""
 
     _delivery: Delivery
@@ -74,25 +74,9 @@ class Refold(Client["Run"]):
             raise NoCheckpoint(str(error)) from None
         return Resume.read(task, document)
 
-    def get(self, path: str, **params: Any) -> Any:
-        """Read any document of the HTTP API. Raises NotFound, Unavailable, RefoldError."""
+    def _read(self, path: str, params: dict[str, Any]) -> Any:
         self._start()
         return self._transport.get(path, params)
-
-    def context(self, task: str, query: str = "", **options: Unpack[ContextOptions]) -> dict[str, Any]:
-        """What to tell a model before its next decision: ``text``, ``parts``, its id. Raises as ``get``."""
-        found: dict[str, Any] = self.get(CONTEXT_PATH, **context_params(task, query, options))
-        return found
-
-    def policy(self, *, task: str = "", tokens: int | None = None, **asked: Any) -> dict[str, Any]:
-        """What was learned to do: ``text`` for a system prompt, ``rules``, ``constraints``, ``notices``.
-
-        Of a ``task``; else of ``agent`` and ``user``, the client's own unless told. All else (``goal``, ``tool``,
-        ``tools``, ``mode``, any other name) is the context that triggers are asked about. Raises as ``get``.
-        """
-        self._start()
-        found: dict[str, Any] = self._transport.get(POLICY_PATH, policy_params(task, tokens, asked, self._options))
-        return found
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything recorded so far, and whatever earlier processes left in the spool, is delivered.
