@@ -206,6 +206,8 @@ async def _follow(reaction: Reaction, key: str, known: Rulebook) -> None:
 def _of_memory(recorded: Recorded, known: Rulebook, told: Collection[str]) -> _Decision:
     payload = recorded.payload
     match payload:
+        case MemoryAdmitted(source="pack"):
+            return _Decision()  # the pack brings its rules along; nobody said this here
         case MemoryAdmitted(memory=name) if name in known.memories:
             return _Decision(pieces.of_memory(name, known.memories[name], known))
         case MemoryRejected(duplicate_of=name) if name in known.memories:
@@ -238,7 +240,8 @@ def _published(
     if scope.level == "user":
         names |= {name: getattr(event, name) for name in ("agent", "session", "task", "run")}
     said = _contents(decision, scope, known, event, source)
-    parts = [f"{scope.key}/{number}" for number in range(1, len(said))] + [f"{scope.key}/{LAST}"]
+    # what a part is called follows from what it says: a try that finds some of them there makes the others as before
+    parts = [f"{scope.key}/{kind}/{data['belief']}" for kind, data in said[:-1]] + [f"{scope.key}/{LAST}"]
     raws = [reaction.derive(kind, data, part=part, **names) for part, (kind, data) in zip(parts, said, strict=False)]
     if later_ms:
         # a run that is judged again says the last word on its occasion
@@ -253,7 +256,8 @@ def _contents(
 ) -> list[tuple[str, dict[str, Any]]]:
     """Type and data of a decision's events: proposals first, evidence for rules last."""
     common = {"scope": scope.level, "because": [event.id]}
-    news = [piece for piece in decision.pieces if known.verdicts.get((piece.belief, source)) is not piece.supports]
+    pieces_of = {piece.belief: piece for piece in decision.pieces}.values()  # of each rule one
+    news = [piece for piece in pieces_of if known.verdicts.get((piece.belief, source)) is not piece.supports]
     new_rules = {
         piece.rule.belief: piece.rule for piece in news if piece.rule and piece.rule.belief not in known.proposed
     }

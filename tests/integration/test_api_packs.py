@@ -63,7 +63,12 @@ def lived(instance: Instance, user: str, agent: str = "travel") -> None:
     instance.stored({"id": f"f-{run}", "type": "feedback.given", "user": user, "session": f"s-{run}",
                      "data": {"target_kind": "run", "target": run, "text": "conclusions only, please"}})  # fmt: skip
     until(lambda: instance.http.get(f"/v1/runs/{run}/settlement").status_code == 200)
-    until(lambda: instance.http.get("/v1/beliefs", params={"user": user}).json()["items"])
+    until(lambda: beliefs(instance, user))
+
+
+def beliefs(instance: Instance, user: str, **params: Any) -> dict[str, dict[str, Any]]:
+    items = instance.http.get("/v1/beliefs", params={"user": user, **params}).json()["items"]
+    return {one["belief"]: one for one in items}
 
 
 def exported(instance: Instance, **whose: str) -> bytes:
@@ -83,6 +88,7 @@ def test_a_scope_goes_elsewhere_once_and_is_found_there(instance: Instance) -> N
     user, other = instance.name("u"), instance.name("u")
     remember(instance, user, "I prefer aisle seats", "我对花生过敏", kind="preference", confidence=0.9)
     lived(instance, user)
+    until(lambda: len(beliefs(instance, user)) == 4)
     raw = exported(instance, user=user)
     assert raw == exported(instance, user=user), "the same state makes the same bytes"
     first = imported(instance, raw, user=other)
@@ -101,10 +107,8 @@ def test_a_scope_goes_elsewhere_once_and_is_found_there(instance: Instance) -> N
     for query, found in (("seats", "I prefer aisle seats"), ("花生", "我对花生过敏")):
         hits = instance.http.get("/v1/memories/search", params={"q": query, "user": other}).json()["items"]
         assert [hit["content"] for hit in hits][:1] == [found]
-    params = {"user": other, "after": first["token"]}
-    believed = {one["belief"]: one for one in instance.http.get("/v1/beliefs", params=params).json()["items"]}
-    theirs = {one["belief"] for one in instance.http.get("/v1/beliefs", params={"user": user}).json()["items"]}
-    assert pack.beliefs and believed.keys() == {one.belief for one in pack.beliefs} <= theirs
+    believed = beliefs(instance, other, after=first["token"])
+    assert pack.beliefs and believed.keys() == {one.belief for one in pack.beliefs} <= beliefs(instance, user).keys()
     for one in pack.beliefs:
         assert believed[one.belief]["confidence"] == pytest.approx(0.8 * one.confidence, abs=1e-6)
     (kept,) = instance.http.get("/v1/packs", params={"user": other}).json()["items"]
