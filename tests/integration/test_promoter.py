@@ -72,14 +72,14 @@ def said(session: str, words: str, user: str = "u1", number: int = 0, **more: An
     return door.admit({**names, **raw, "data": {"role": "user", "content": words}, **more})
 
 
-def believed(db: Database, scope: str = "user/u1") -> dict[str, dict[str, Any]]:
+def believed(db: Database, scope: str = "user/u1", now: datetime = NOW) -> dict[str, dict[str, Any]]:
     """The beliefs that the log makes by a fold alone, as a reader sees them: their documents by name."""
     engine = create_engine("sqlite://")
     with engine.connect() as conn:
         BELIEFS_PROJECTION.tables[0].metadata.create_all(conn)
         Folded(BELIEFS_PROJECTION).fold(scopes(db)).store(conn)
-        names = [one["belief"] for one in beliefs_of(conn, "default", scope, now=NOW)]
-        found = {name: belief_document(conn, "default", scope, name, now=NOW) or {} for name in names}
+        names = [one["belief"] for one in beliefs_of(conn, "default", scope, now=now)]
+        found = {name: belief_document(conn, "default", scope, name, now=now) or {} for name in names}
     engine.dispose()
     return found
 
@@ -223,3 +223,111 @@ def test_memories_said_again_in_own_words_are_evidence_and_what_others_repeat_is
     )
     run(db)
     assert standing(db)[name][0] == "retired"
+
+
+def promoted(db: Database) -> list[Event]:
+    """What the promoter has published."""
+    mine = [one for one in everything(db) if one.event().source == "refold/promoter"]
+    assert {one.verdict for one in mine} <= {"effective", "duplicate_of"}, "nobody says otherwise under the same id"
+    return [one.event() for one in mine if one.verdict == "effective"]
+
+
+def lived() -> list[Event]:
+    """Words, feedback and memories of two users."""
+    return [
+        *(said(f"s{n}", "just the conclusion. No emojis!", number=n) for n in range(3)),
+        said("s8", "Walk me through it. 请用中文回答"),
+        said("s9", "别讲过程", user="u2"),
+        feedback(1, "Keep it short, and no steps", user="u1", session="s4"),
+        feedback(2, "put the totals on top", user="u1", session="s5"),
+        door.admit(
+            {"id": "a1", "type": "memory.admitted", "user": "u1", "session": "s6", "time": "2026-05-03T10:00:00Z"}
+            | {"data": {"memory": "m1", "content": "I prefer aisle seats", "kind": "preference"}}
+        ),
+    ]
+
+
+def test_whatever_of_a_decision_has_come_through_it_is_made_once_and_whole(db: Database) -> None:
+    """C5, C36, C43: cut off behind any event of its answer, then asked again by one that remembers nothing."""
+    put(db, *lived())
+    asyncio.run(_cut_off(db))
+    ids = sorted(event.id for event in promoted(db))
+    assert len(ids) == len(set(ids)) > 12
+    for _ in range(2):
+        run(db)
+    assert sorted(event.id for event in promoted(db)) == ids
+
+
+async def _cut_off(db: Database) -> None:
+    """React to each event as often as its answer has events: each time one more of them comes through."""
+    outlet, log, handles = ArchiveOutlet(db), Archive(db), PROMOTER.handles
+    for archived in [one for one in everything(db) if one.type in handles]:
+        recorded = read_recorded(archived)
+        assert recorded is not None
+        whole: list[Any] = []
+        for through in range(20):
+            answer = await promoter().react(Reaction("promoter", archived, recorded, log, Outside()))
+            raws = answer.first if isinstance(answer, Later) else answer
+            whole = whole or list(raws)
+            if not raws:
+                break
+            # a later try makes what is still missing, and what it makes again is the same
+            assert all(raw in whole for raw in raws)
+            await outlet.append(raws[: through + 1])
+
+
+def test_two_promoters_at_once_leave_each_event_once(db: Database) -> None:
+    put(db, *lived())
+
+    async def both() -> None:
+        await asyncio.gather(*(_run(db, promoter(), Outside()) for _ in range(2)))
+
+    asyncio.run(both())
+    found = promoted(db)
+    assert len({event.id for event in found}) == len(found)
+    before = standing(db)
+    run(db)
+    assert standing(db) == before
+
+
+def tried(number: int, failed: bool, told: bool = True) -> list[Event]:
+    """A run that used a tool, in whose task a context told the lesson about it."""
+    task, day = f"t{number}", f"2026-05-{number + 1:02}T10:00:0"
+    names = {"agent": "coder", "task": task, "run": f"r{number}"}
+    policy = [["agent/coder", memory_id("m-pay")], ["agent/coder", "tool/pay"], ["user/u1", CONCLUSION]]
+    context = {"context": task, "now": f"{day}1Z", "policy": policy if told else []}
+    counts = [{"tool": "pay", "label": "recoverable_failure" if failed else "success", "count": 1}]
+    counts.append({"tool": "look", "label": "success" if failed else "recoverable_failure", "count": 3})
+    experience = {"run": f"r{number}", "deriver_version": 1, "scope": "agent", "counts": counts}
+    raws = [
+        ("run.started", names, {"goal": "g"}),
+        ("context.assembled", {"task": task}, context),
+        ("run.terminated", names, {"reason": "end_turn"}),
+        ("experience.recorded", {"agent": "coder"}, experience),
+    ]
+    return [
+        door.admit({"id": f"{task}-{n}", "type": kind, "time": f"{day}{n}Z", "data": data, **envelope})
+        for n, (kind, envelope, data) in enumerate(raws)
+    ]
+
+
+def test_a_run_that_was_told_a_rule_speaks_for_it_or_against_it(db: Database) -> None:
+    """By the tool that the rule is about, once a run; two failures in new tasks demote it. No words travel."""
+    lesson = {"memory": "m-pay", "content": "check the card before you pay", "kind": "learning", "source": "experience"}
+    lesson |= {"entity": "pay", "scope": "agent"}
+    put(db, door.admit({"id": "m", "type": "memory.admitted", "agent": "coder", "time": "2026-05-01T09:00:00Z",
+                        "run": "r0", "user": "u1", "data": lesson}))  # fmt: skip
+    run(db)
+    put(db, *(event for number in (1, 2) for event in tried(number, failed=False)))
+    put(db, *tried(3, failed=True, told=False))
+    run(db)
+    name = memory_id("m-pay")
+    learned = believed(db, "agent/coder", datetime(2026, 5, 4, tzinfo=UTC))[name]
+    assert (learned["status"], learned["supports"], learned["against"]) == ("active", 3, 0)
+    assert learned["trigger"] == {"any": [{"field": "tool", "is": "pay"}, {"field": "tools", "is": "pay"}]}
+    put(db, *(event for number in (4, 5) for event in tried(number, failed=True)))
+    run(db)
+    run(db)
+    assert standing(db, "agent/coder")[name] == ("candidate", 3, 2)
+    assert standing(db) == {}, "no run proves what a person likes"
+    assert not any(event.user or ("detail" in event.data and "check" in event.data) for event in promoted(db)[1:])
