@@ -1,7 +1,7 @@
 """What a user says that is worth proposing, by rules and without a model: conversations in, proposals out. Pure.
 
 It is careful: what a user wants done now is no memory. Proposed are facts about the user of a kind that lasts, tastes,
-wishes for how to be served, and corrections, each in the user's own words.
+wishes for how to be served, and corrections, each in the user's own words, but for wishes that have one wording.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from services.curation.lexicon import ATTRIBUTES, VALUES
 from services.curation.quality import is_own_output, objections
 from services.curation.safety import is_order
 from services.curation.statements import Statement, read
+from services.promotion.wishes import slot_of, statement_of, wishes_of
 
 MOST = 16
 """Proposals from one message, at most."""
@@ -153,7 +154,7 @@ def _proposal(clause: str) -> dict[str, Any] | None:
     if old is not None and not statement.attribute:
         statement = read(_reworded(said, old))
     if not _lasts(said, statement, told=told) or objections(said, "preference", known=True):
-        return None
+        return _conduct(said)
     kind = "preference" if statement.attribute.partition("@")[0] in _PREFERENCES or statement.directive else "fact"
     if " or " in statement.attribute:
         kind = "preference"
@@ -165,6 +166,17 @@ def _proposal(clause: str) -> dict[str, Any] | None:
         data["entity"], data["attribute"] = statement.slot
     data["confidence"] = 0.9 if told or corrected or _LASTING.search(clause) else 0.75
     return data
+
+
+def _conduct(said: str) -> dict[str, Any] | None:
+    """A wish for how to be served that no statement holds, in the one wording that all ways to say it have."""
+    wishes = [wish for wish in wishes_of(said) if not wish.once]
+    if len(wishes) != 1:
+        return None
+    (wish,) = wishes
+    data = {"content": statement_of(wish.what, wish.words), "kind": "preference", "source": "conversation"}
+    sure = 0.9 if _LASTING.search(said) else 0.75
+    return {**data, "entity": "user", "attribute": slot_of(wish.what), "confidence": sure}
 
 
 def _reworded(said: str, old: regex.Match[str]) -> str:

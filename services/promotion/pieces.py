@@ -11,7 +11,7 @@ from projections.bounds import digest
 from services.promotion.rulebook import Kept, Rulebook
 from services.promotion.rules import CONDUCT, Piece, Rule, memory_id, rule_of
 from services.promotion.said import is_safe, shown, wishes_in
-from services.promotion.wishes import Wish, folded, opposed
+from services.promotion.wishes import Wish, folded, opposed, wish_of_ours
 
 OWN_WORDS = frozenset(("person", "conversation"))
 """Who brings up a memory in people's own words: what others repeat may be what a rule told them."""
@@ -49,7 +49,7 @@ def of_memory(name: str, kept: Kept, known: Rulebook) -> list[Piece]:
     if kept.trust == "data" or not is_safe(kept.content):
         return []
     if kept.kind in ("preference", "correction"):
-        wishes = [wish for wish in wishes_in(kept.content) if not wish.once]
+        wishes = wishes_of_memory(kept.content)
         if wishes:
             return of_wishes(wishes, known, ())
         if kept.kind == "correction" and kept.attribute not in ("likes", "dislikes"):
@@ -68,10 +68,15 @@ def rule_of_memory(name: str, kept: Kept) -> Rule | None:
     return None
 
 
+def wishes_of_memory(content: str) -> list[Wish]:
+    """The wishes in what is remembered, also in words of ours: there they are what somebody said."""
+    ours = wish_of_ours(content)
+    return [Wish(*ours, content)] if ours is not None else [wish for wish in wishes_in(content) if not wish.once]
+
+
 def rules_of_memory(name: str, kept: Kept) -> list[str]:
     """Names of the rules that stand or fall with a memory."""
-    wishes = [wish for wish in wishes_in(kept.content) if not wish.once]
-    return [rule_of(wish).belief for wish in wishes] or [memory_id(name)]
+    return [rule_of(wish).belief for wish in wishes_of_memory(kept.content)] or [memory_id(name)]
 
 
 def of_outcome(experience: ExperienceRecorded, known: Rulebook, injected: Collection[str]) -> list[Piece]:

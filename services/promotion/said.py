@@ -12,15 +12,13 @@ from projections.cards.prose import sentences
 from projections.cards.secrets import masked_text
 from services.curation.quality import is_own_output
 from services.curation.safety import credential, is_order
-from services.promotion.lexicon import STATEMENTS
-from services.promotion.wishes import Wish, folded, opposed, wishes_of
+from services.promotion.wishes import Wish, opposed, wish_of_ours, wishes_of
 
 MOST_CHARS = 8_000
 """Of a text that are read: who writes more pastes a document."""
 
 _CODE = regex.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", regex.DOTALL)
 _QUOTED = (">", "|", "#", "{", "[", "<")
-_OURS = frozenset(folded(statement) for both in STATEMENTS.values() for statement in both)
 
 
 def wishes_in(text: str) -> list[Wish]:
@@ -33,7 +31,7 @@ def wishes_in(text: str) -> list[Wish]:
         return []
     found: dict[tuple[tuple[str, str, bool], bool], Wish] = {}
     for sentence in sentences(plain):
-        if sentence.startswith(_QUOTED) or folded(sentence.removeprefix("- ")) in _OURS:
+        if sentence.startswith(_QUOTED) or wish_of_ours(sentence.removeprefix("- ")) is not None:
             continue  # a rule of ours that comes back is no news
         for wish in wishes_of(sentence):
             found.setdefault((wish.what, wish.once), wish)

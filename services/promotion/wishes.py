@@ -85,6 +85,24 @@ def _is_asked(mention: str, before: str) -> bool:
     return lexicon.ASKED.search(before + first) is not None or lexicon.ASKED.search(before) is not None
 
 
+def slot_of(what: tuple[str, str, bool]) -> str:
+    """The attribute of a person that a wish is a value of: what opposes each other has one.
+
+    >>> slot_of(("process", "steps", False)), slot_of(("emoji", "emoji", True))
+    ('conduct: process', 'conduct: emoji')
+    >>> slot_of(("format", "tables", True)), slot_of(("format", "bullets", False))
+    ('conduct: format tables', 'conduct: format bullets')
+    """
+    aspect, value, denied = what
+    alone = aspect in lexicon.POLES or value == aspect or (aspect == "language" and not denied)
+    return f"conduct: {aspect}" if alone else f"conduct: {aspect} {value}"
+
+
+def wish_of_ours(text: str) -> tuple[str, str, bool] | None:
+    """What a statement of ours asks for; None for any other text."""
+    return _OURS.get(folded(text))
+
+
 def _meant(aspect: str, value: str, *, denied: bool) -> tuple[str, str, bool]:
     if denied and aspect in lexicon.POLES:
         one, other = lexicon.POLES[aspect]
@@ -94,3 +112,4 @@ def _meant(aspect: str, value: str, *, denied: bool) -> tuple[str, str, bool]:
 
 _SPACES = regex.compile(r"\s+")
 _HAN = regex.compile(r"\p{Han}")
+_OURS = {folded(statement): what for what, both in lexicon.STATEMENTS.items() for statement in both}

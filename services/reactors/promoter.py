@@ -45,7 +45,7 @@ from projections.belief.naming import feedback_belief
 from services.curation.extract import text_of
 from services.promotion import pieces
 from services.promotion.rulebook import HANDLES, Rulebook
-from services.promotion.rules import Piece
+from services.promotion.rules import CONDUCT, Piece
 from services.promotion.said import is_safe, shown, wishes_in
 from services.reactors.derived import derived_id
 from services.reactors.near import nearest
@@ -217,8 +217,11 @@ def _of_memory(recorded: Recorded, known: Rulebook, told: Collection[str]) -> _D
             found = pieces.of_memory(name, kept, known) if own else []
             return _Decision([piece for piece in found if piece.belief not in told])
         case MemorySuperseded() | MemoryInvalidated() | MemoryDeleted():
-            kept_ = known.memories.get(payload.memory)
-            names = pieces.rules_of_memory(payload.memory, kept_) if kept_ else []
+            former = known.memories.get(payload.memory)
+            names = pieces.rules_of_memory(payload.memory, former) if former else []
+            if isinstance(payload, MemorySuperseded):
+                # a wish about conduct that gave way has what was said since against it, and falls by that alone
+                names = [name for name in names if name not in CONDUCT]
             why = f"its memory was {recorded.event.type.partition('.')[2]}"
             return _Decision(retracted=[(name, why) for name in names if name in known.proposed])
         case MemoryRestored(memory=name) if name in known.memories:
