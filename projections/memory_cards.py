@@ -174,7 +174,7 @@ def _decided(scene: Scene) -> None:
 
 def _summarized(scene: Scene, payload: CardSummarized) -> None:
     card = scene.woken(short(payload.card))
-    if card is not None:
+    if card is not None and payload.summary:
         card.update(model_summary=clip(masked_text(payload.summary), LIMIT), model=payload.model)
 
 

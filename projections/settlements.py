@@ -4,6 +4,8 @@
     settlement.recorded    the run is settled; its SessionState may become the session's
     settlement.degraded    the run is settled with mechanical evidence only, never with a SessionState
     run.terminated         the run has ended: until it is settled, its session is *settling*
+    card.summarized,       tokens of their day: what an org has spent on models in all
+    belief.reviewed
 
 The first settlement of a (run, version) wins; another one changes nothing but a count. A higher version, made on
 purpose, supersedes the lower ones, which stay as history. Runs rank by their first settlement in the log: re-settling
@@ -22,8 +24,10 @@ from sqlalchemy import Index, MetaData
 
 from events.event import Event, Recorded
 from events.times import instant
+from events.types.belief import BeliefReviewed
 from events.types.run import RunTerminated
 from events.types.settlement import SettlementAttempted, SettlementDegraded, SettlementRecorded
+from events.types.thought import CardSummarized
 from projections.bounds import clip, short
 from projections.draft import Blanks, Draft, count, flag, json, text
 from projections.projection import Change, Projection, RowRef, Rows, read_model_table
@@ -127,7 +131,7 @@ MODEL_DAYS = read_model_table(
     count("calls"),
     count("tokens"),
 )
-"""What settling cost on each day."""
+"""What the models that the backend asks took on each day: for settlements, summaries of cards, reviews of beliefs."""
 
 Index("model_days_by_day", MODEL_DAYS.c.org, MODEL_DAYS.c.day)
 
@@ -145,14 +149,22 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
         case SettlementAttempted() as payload:
             _attempted(_run_row(draft, recorded.event), payload)
             if payload.by == "backend":
-                day = draft.edit("model_days", _day(recorded.event))
-                day["calls"] += 1
-                day["tokens"] += payload.tokens_in + payload.tokens_out
+                _spent(draft, recorded.event, 1, payload.tokens_in + payload.tokens_out)
+        case CardSummarized() as payload if payload.calls:
+            _spent(draft, recorded.event, payload.calls, payload.tokens_in + payload.tokens_out)
+        case BeliefReviewed() as payload if payload.tokens_in + payload.tokens_out:
+            _spent(draft, recorded.event, 1, payload.tokens_in + payload.tokens_out)
         case SettlementRecorded() | SettlementDegraded() as payload:
             _settled(draft, _run_row(draft, recorded.event), recorded, payload)
         case RunTerminated() as payload:
             _ended(draft, recorded, payload)
     return draft.changes()
+
+
+def _spent(draft: Draft, event: Event, calls: int, tokens: int) -> None:
+    day = draft.edit("model_days", _day(event))
+    day["calls"] += calls
+    day["tokens"] += tokens
 
 
 def _ended(draft: Draft, recorded: Recorded, payload: RunTerminated) -> None:
@@ -281,6 +293,8 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
     payload = recorded.payload
     if isinstance(payload, RunTerminated):
         return [RowRef("ended_runs", (run,))]
+    if isinstance(payload, (CardSummarized, BeliefReviewed)):
+        return [RowRef("model_days", (_day(recorded.event),))]
     refs = [RowRef("settled_runs", (run,))]
     if isinstance(payload, SettlementAttempted):
         refs.append(RowRef("model_days", (_day(recorded.event),)))
@@ -293,9 +307,18 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
 
 SETTLEMENTS_PROJECTION = Projection(
     name="settlements",
-    version=2,
+    version=3,
     tables=TABLES,
-    handles=frozenset(("settlement.attempted", "settlement.recorded", "settlement.degraded", "run.terminated")),
+    handles=frozenset(
+        (
+            "settlement.attempted",
+            "settlement.recorded",
+            "settlement.degraded",
+            "run.terminated",
+            "card.summarized",
+            "belief.reviewed",
+        )
+    ),
     apply=apply,
     names=names,
 )

@@ -151,7 +151,7 @@ def embedding_choice(settings: Settings) -> Choice:
 
 
 async def _tokens_spent(read_models: ReadModels, org: str, day: str) -> int:
-    """What settling has cost an org on a day. Raises RefoldError."""
+    """Tokens that an org is recorded to have spent on models on a day. Raises RefoldError."""
     return (await read_models.read("settlements", partial(tokens_of_day, org=org, day=day), None, 0)).value
 
 

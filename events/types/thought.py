@@ -48,11 +48,19 @@ class ModelResponded(Payload, frozen=True, kw_only=True):
 
 
 class CardSummarized(Payload, frozen=True, kw_only=True):
-    """A reactor's model summarised a memory card."""
+    """A reactor's model summarised a memory card; an empty summary: none of its answers held.
+
+    ``calls`` were made for it, which took so many tokens, cost and time together.
+    """
 
     card: NonEmpty
     summary: str
     model: str = ""
+    calls: Count = 0
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
+    cost: Cost = 0.0
+    latency_ms: float = 0.0
 
 
 class CardInvalidated(Payload, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ def degraded_rate(conn: Connection, org: str) -> Document:
 
 
 def tokens_of_day(conn: Connection, org: str, day: str) -> int:
-    """Tokens that settling took of an org on a day of UTC."""
+    """Tokens that the backend's models took of an org on a day of UTC."""
     c = MODEL_DAYS.c
     return int(conn.execute(select(func.sum(c.tokens)).where(c.org == org, c.day == day)).scalar() or 0)
 

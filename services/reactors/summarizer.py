@@ -6,7 +6,7 @@ It is off unless a model is named for it (``REFOLD_SUMMARY_MODEL``) that has a r
 the card is made of, secrets masked. Its answer is checked both ways (``projections.cards.check``): the identifying
 values of the card's own summary are in it, and every value in it occurs in the original. An answer that fails is asked
 for again, with what was wrong; after ``TRIES`` the card keeps the summary that it has. A fold never comes here, so a
-rebuild asks no model.
+rebuild asks no model. What the calls took is recorded with the summary, and where no answer held, without one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from events.types.thought import MessageAdded
@@ -25,7 +27,7 @@ from projections.cards.kinds import kind_of
 from projections.cards.summary import LIMIT, summarize
 from projections.cards.trace import Traced, card_id, trace
 from projections.cards.values import in_text
-from services.models.client import Models
+from services.models.client import Answer, Models
 from services.models.failure import ModelFailed
 from services.reactors.reactor import Later, Reaction, Reactor
 
@@ -58,15 +60,34 @@ async def summarise(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     if not traced.found or sum(len(fact.text) for fact in traced.facts) <= LIMIT or await _said_before(reaction):
         return []
     try:
-        summary = await _ask(reaction.outside.models, reaction.event.org, model, traced)
+        spent = await _ask(reaction.outside.models, reaction.event.org, model, traced)
     except ModelFailed as failure:
         return _failed(reaction, failure)
-    if not summary:
-        return []
     source = reaction.event
     names = {name: getattr(source, name) for name in ("agent", "user", "session", "task", "run")}
-    data = {"card": card_id(reaction.recorded), "summary": summary, "model": model}
-    return [reaction.derive("card.summarized", data, **names)]
+    data = {"card": card_id(reaction.recorded), "model": model, **asdict(spent)}
+    # the day that it is paid on is today, not that of what was summarised
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return [{**reaction.derive("card.summarized", data, **names), "time": now}]
+
+
+@dataclass
+class _Spent:
+    """The summary, or ``""`` when no answer held, and what the calls took."""
+
+    summary: str = ""
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+    latency_ms: float = 0.0
+
+    def count(self, answer: Answer) -> None:
+        self.calls += 1
+        self.tokens_in += answer.tokens_in
+        self.tokens_out += answer.tokens_out
+        self.cost += answer.cost
+        self.latency_ms = round(self.latency_ms + answer.latency_ms, 1)
 
 
 async def _said_before(reaction: Reaction) -> bool:
@@ -93,8 +114,9 @@ def _failed(reaction: Reaction, failure: ModelFailed) -> Sequence[dict[str, Any]
     return []
 
 
-async def _ask(models: Models, org: str, model: str, traced: Traced) -> str:
-    """A summary that holds, or ``""`` when no answer does. Raises ModelFailed."""
+async def _ask(models: Models, org: str, model: str, traced: Traced) -> _Spent:
+    """Ask for a summary until one holds. Raises ModelFailed where nothing was answered at all."""
+    spent = _Spent()
     must = _must(traced.facts, traced.found)
     shown = summarize(traced.facts, limit=SHOWN)
     line = f"----- {traced.text[:12]} -----"  # a text that knows its own digest cannot be written
@@ -103,14 +125,21 @@ async def _ask(models: Models, org: str, model: str, traced: Traced) -> str:
         {"role": "user", "content": f"{_demand(must.values())}\n{line}\n{shown}\n{line}"},
     ]
     for _ in range(TRIES):
-        answer = await models.ask(org, model, messages)
+        try:
+            answer = await models.ask(org, model, messages)
+        except ModelFailed:
+            if not spent.calls:
+                raise
+            break
+        spent.count(answer)
         summary = answer.text.strip()
         wrong = _wrong(summary, answer.complete, traced.facts, must)
         if not wrong:
-            return summary
+            spent.summary = summary
+            break
         again = f"{wrong} Write the note again."
         messages = [*messages[:2], {"role": "assistant", "content": summary}, {"role": "user", "content": again}]
-    return ""
+    return spent
 
 
 def _must(facts: Sequence[Fact], found: dict[str, str]) -> dict[str, str]:

@@ -149,6 +149,22 @@ def test_what_settling_cost_is_counted_by_the_day_of_utc() -> None:
     ]  # fmt: skip
 
 
+def test_what_other_models_of_the_backend_cost_is_counted_with_it() -> None:
+    """So that no org spends its budget twice, whichever process asked."""
+    spent = {"calls": 3, "tokens_in": 300, "tokens_out": 60}
+    reviewed = {"belief": "b", "slot": "2026-03-01T00:00:00Z", "verdict": "holds", "confidence": 0.6, "tokens_in": 7}
+    found = folded(
+        event("card.summarized", 1, task="t1", run="r1", card="c1", summary="", **spent),
+        event("card.summarized", 2, task="t1", run="r1", card="c2", summary="told by nobody's model"),
+        event("belief.reviewed", 3, agent="a", scope="agent", **reviewed),
+        event("belief.reviewed", 4, agent="a", scope="agent", **{**reviewed, "tokens_in": 0}),
+    )
+    assert [(row["calls"], row["tokens"]) for row in found.table("model_days")] in (
+        [(3, 360), (1, 7)],
+        [(1, 7), (3, 360)],
+    )
+
+
 def test_the_first_end_of_a_run_counts_and_lost_gives_way() -> None:
     """C15."""
     ends = enumerate(("lost", "interrupt", "end_turn"), 1)
