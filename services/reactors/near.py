@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from events.errors import RefoldError
-from services.curation.sameness import speaks_against
 from services.curation.statements import gist
+from services.promotion.neighbours import LEAST, may_be_one
 from services.promotion.rulebook import Rulebook
 from services.reactors.reactor import Embed
 
-LEAST = 0.8
-"""Cosine from which on two wishes say the same, if neither numbers nor a denial differ."""
 MOST = 500
 """Earlier feedback of a scope that is compared, the latest."""
 
@@ -42,6 +40,6 @@ def _nearest(text: str, others: Sequence[tuple[str, str]], known: Rulebook) -> s
         name, said = others[int(index)]
         if likeness[index] < LEAST:
             return ""
-        if not speaks_against(text, said) and not speaks_against(said, text):
+        if may_be_one(text, said):
             return name
     return ""

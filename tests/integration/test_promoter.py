@@ -191,13 +191,13 @@ def embed_by(groups: dict[str, int]) -> Any:
 
 def test_feedback_that_no_rule_reads_meets_what_says_the_same(db: Database) -> None:
     """By the embedding model, where there is one; a denial is no neighbour."""
-    first = "put the invoice number into the subject"
+    first = "send me a draft before the final version"
     put(db, feedback(1, first, user="u1", session="s1"))
-    put(db, feedback(2, "the subject should hold the invoice number", user="u1", session="s2"))
-    put(db, feedback(3, "invoice numbers belong in the subject", user="u1", session="s3"))
-    put(db, feedback(4, "never put the invoice into the subject", user="u1", session="s4"))
-    put(db, feedback(5, "the invoice must be in the subject", user="u1", session="s1"))
-    run(db, embed=embed_by({"invoice": 0}))
+    put(db, feedback(2, "I want to see a draft first", user="u1", session="s2"))
+    put(db, feedback(3, "drafts come ahead of what is finished", user="u1", session="s3"))
+    put(db, feedback(4, "never send me a draft", user="u1", session="s4"))
+    put(db, feedback(5, "please let me look at the draft", user="u1", session="s1"))
+    run(db, embed=embed_by({"draft": 0}))
     assert standing(db)[feedback_belief(first)] == ("active", 3, 0)
 
 

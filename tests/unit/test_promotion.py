@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 import pytest
 
+from services.curation.statements import gist
+from services.embedding.use import LightUse
 from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
+from services.promotion.neighbours import LEAST, may_be_one
 from services.promotion.pieces import tools_of
 from services.promotion.said import shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
@@ -106,3 +111,18 @@ def test_the_tools_of_a_trigger() -> None:
     trigger = {"all": [{"field": "tool", "is": "a"}, {"any": [{"field": "tools", "in": ["b", 3]}]}, {"not": {}}]}
     assert tools_of(trigger) == {"a", "b"}
     assert tools_of({}) == tools_of({"field": "goal", "has": "a"}) == set()
+
+
+def test_neighbours_in_meaning_are_rather_missed_than_wrong() -> None:
+    """Wishes that no rule reads, a fifth of them near misses ("on Fridays", "on Mondays"), in pairs, by the model."""
+    found = [orjson.loads(line) for line in (LABELS.parent / "neighbour_labels.jsonl").read_bytes().splitlines()]
+    vectors = LightUse().embed([gist(one["text"]) for one in found])
+    likeness = np.asarray(vectors @ vectors.T)
+    right = wrong = missed = 0
+    for one, other in combinations(range(len(found)), 2):
+        near = likeness[one, other] >= LEAST and may_be_one(found[one]["text"], found[other]["text"])
+        same = found[one]["wish"] == found[other]["wish"]
+        right, wrong, missed = right + (near and same), wrong + (near and not same), missed + (same and not near)
+    print(f"neighbours: precision {right / (right + wrong):.2f}, recall {right / (right + missed):.2f}")
+    assert right >= 5
+    assert right / (right + wrong) >= 0.9
