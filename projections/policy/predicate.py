@@ -45,8 +45,8 @@ class _Value:
     """One value of a field."""
 
     def __init__(self, value: Any) -> None:
-        self.text = _text(value)
-        self.number = _number(value)
+        self.text = comparable(value)
+        self.number = numeric(value)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -86,8 +86,7 @@ def _compiled(trigger: Trigger) -> Holds:
         case Every(()):
             return ALWAYS
         case Every(parts):
-            every = [_compiled(part) for part in parts]
-            return lambda seen: all(part(seen) for part in every)
+            return _each([_compiled(part) for part in parts])
         case Some(parts):
             some = [_compiled(part) for part in parts]
             return lambda seen: any(part(seen) for part in some)
@@ -96,6 +95,16 @@ def _compiled(trigger: Trigger) -> Holds:
             return lambda seen: not inner(seen)
         case Term(field, operator, values):
             return _of_field(field, _test(operator, values))
+
+
+def _each(parts: list[Holds]) -> Holds:
+    def each(seen: Seen) -> bool:
+        for part in parts:  # noqa: SIM110  all() of a generator takes twice as long, ten thousand times
+            if not part(seen):
+                return False
+        return True
+
+    return each
 
 
 def _of_field(field: str, test: Callable[[_Value], bool]) -> Holds:
@@ -117,18 +126,19 @@ def _test(operator: str, values: tuple[Any, ...]) -> Callable[[_Value], bool]:
         return lambda value: value.number is not None and value.number < first
     if operator == "above":
         return lambda value: value.number is not None and value.number > first
-    texts = {_text(value) for value in values}
-    numbers = {number for value in values if (number := _number(value)) is not None}
+    texts = {comparable(value) for value in values}
+    numbers = {number for value in values if (number := numeric(value)) is not None}
     return lambda value: value.text in texts or value.number in numbers
 
 
-def _text(value: Any) -> str:
+def comparable(value: Any) -> str:
+    """A value as texts are compared."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return " ".join(plain(str(value)).split())
 
 
-def _number(value: Any) -> float | None:
+def numeric(value: Any) -> float | None:
     """The number that a value is, also one written as text, as contexts that come in an address have them."""
     if isinstance(value, bool):
         return None

@@ -11,12 +11,14 @@ Notices stand apart: what went fatally wrong before, and tools that have failed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import regex
 
 from projections.memory.normal import normal_form
-from projections.policy.predicate import ALWAYS, Context, Holds, Seen, compiled
+from projections.policy.index import Index
+from projections.policy.predicate import ALWAYS, Context, Holds, Seen, comparable, compiled
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 
 Document = Mapping[str, Any]
@@ -24,8 +26,11 @@ Document = Mapping[str, Any]
 
 Rank = Literal["standing", "constraint", "learned"]
 
-MOST_TOLD = 400
+MOST_TOLD = 200
 """Rules, and notices, that are ever told at once: whoever has to read more follows none."""
+
+REMEMBERED = 16_384
+"""Statements whose form is remembered: the same are told again and again."""
 
 _RANKS: Mapping[Rank, int] = {"standing": 0, "constraint": 1, "learned": 2}
 _NEAR = {"user": 0, "agent": 1, "org": 2}
@@ -51,6 +56,7 @@ class Learned(NamedTuple):
 
     held: tuple[Held, ...] = ()
     notices: tuple[Document, ...] = ()
+    worth_asking: Index = Index(())
 
 
 class Rule(NamedTuple):
@@ -80,7 +86,8 @@ def learned(
     held = [_held(scope, one) for one in beliefs if one["status"] in ("active", "constraint") and one["statement"]]
     held.sort(key=lambda one: one.order)
     cautions = [caution for one in beliefs if (caution := _caution(one, rules))]
-    return Learned(tuple(held), (*({**one, "scope": scope} for one in (*cautions, *notices)),))
+    told = tuple({**one, "scope": scope} for one in (*cautions, *notices))
+    return Learned(tuple(held), told, Index(one.document.get("trigger") or {} for one in held))
 
 
 def select(
@@ -94,7 +101,7 @@ def select(
     holding = [
         one
         for scope in scopes
-        for one in scope.held
+        for one in map(scope.held.__getitem__, scope.worth_asking.candidates(seen))
         if (one.holds is ALWAYS or one.holds(seen)) and (not one.tool or not tools or one.tool in tools)
     ]
     if len(scopes) > 1:
@@ -113,18 +120,13 @@ def _held(scope: str, belief: Document) -> Held:
         rank = "standing"
     order = (_RANKS[rank], -belief["confidence"], _NEAR[level], belief["belief"])
     holds = compiled(belief.get("trigger") or {})
-    return Held(belief, scope, rank, order, holds, _comparable(tool_of(belief)))
+    return Held(belief, scope, rank, order, holds, comparable(tool_of(belief)))
 
 
 def tool_of(belief: Document) -> str:
     """The tool that a belief is about; empty for any other belief."""
     name: str = belief["belief"]
     return name.removeprefix(_TOOL) if name.startswith(_TOOL) and belief["kind"] == "tool_reliability" else ""
-
-
-def _comparable(tool: str) -> str:
-    values = Seen({"tool": tool}).field("tool")
-    return values[0].text if values else ""
 
 
 def _caution(belief: Document, rules: BeliefRules) -> Document | None:
@@ -145,7 +147,7 @@ def _caution(belief: Document, rules: BeliefRules) -> Document | None:
 def _notices(notices: list[Document], seen: Seen, tools: set[str]) -> list[Document]:
     """Those about tools at hand, the tool that is to be called first; each pattern once, cautions before the rest."""
     now = {value.text for value in seen.field("tool")}
-    named = [(one, _comparable(one.get("tool", ""))) for one in notices]
+    named = [(one, comparable(one.get("tool", ""))) for one in notices]
     at_hand = [(one, tool) for one, tool in named if not tool or not tools or tool in tools]
     at_hand.sort(key=lambda pair: (pair[1] not in now, _urgency(pair[0])))
     explained = {tool for one, tool in at_hand if one.get("cause")}
@@ -180,6 +182,7 @@ def _once(holding: Sequence[Held], warned: set[str]) -> list[Held]:
     return told
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _core(statement: str) -> str:
     """What a statement is about, whether it says so or says no: without negation and emphasis."""
     text = normal_form(statement)

@@ -8,6 +8,7 @@ selection and room; what has no room is counted in its last line.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import ceil
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ from projections.context.cuts import cut
 from projections.context.fences import defused, fence
 from projections.context.rendering import one_line
 from projections.context.tokens import count, weigh
-from projections.policy.selection import Document, Rule, Selection, tool_of
+from projections.policy.selection import REMEMBERED, Document, Rule, Selection, tool_of
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def tell(selection: Selection, tokens: int) -> Told:
 def standing_tokens(selection: Selection) -> int:
     """What the user's own standing preferences take: room that they are always given."""
     standing = [rule for rule in selection.rules if rule.rank == "standing" and not rule.doubtful]
-    return ceil(_HEAD + sum(weigh(_line(rule)) + _LINE for rule in standing)) if standing else 0
+    return ceil(_HEAD + sum(_size(_line(rule)) for rule in standing)) if standing else 0
 
 
 def _told(selection: Selection, tokens: int) -> Told:
@@ -101,7 +102,7 @@ def _fitting(items: Sequence[T], say: Callable[[T], str], room: float) -> tuple[
     """The items whose lines fit whole, in their order; and what room is left."""
     fitting: list[T] = []
     for item in items:
-        size = weigh(say(item)) + _LINE
+        size = _size(say(item))
         if size <= room:
             room -= size
             fitting.append(item)
@@ -112,6 +113,11 @@ def _framed(items: Sequence[T], say: Callable[[T], str], left: float, most: floa
     """The same for lines that stand in a frame of so many tokens, of which there is none without a line."""
     fitting, spare = _fitting(items, say, most - frame)
     return (fitting, left - most + spare) if fitting else ([], left)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _size(line: str) -> float:
+    return weigh(line) + _LINE
 
 
 def _line(rule: Rule) -> str:
@@ -132,6 +138,7 @@ def notice_line(notice: Document) -> str:
     return _plain(f"{said or 'a run failed'}{f' ({contexts} times)' if contexts > 1 else ''}")
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _plain(text: str) -> str:
     return f"- {defused(one_line(clip(masked_text(text.strip()), _LONGEST)))}"
 

@@ -29,7 +29,7 @@ from services.composition import Backend
 
 BELIEFS = "beliefs"
 
-FRESH_S = 60.0
+FRESH_S = 600.0
 """How long what was read may be used while nothing happens in its scope: confidence decays by the day."""
 
 MAX_KEPT = 50_000

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from events import door
 from events.errors import Refused
 from events.triggers import MAX_DEPTH, MAX_TERMS, parse
-from projections.policy.predicate import holds
+from projections.policy.index import Index
+from projections.policy.predicate import Seen, holds
 
 CONTEXT = {
     "agent": "coder",
@@ -82,6 +85,37 @@ def test_holds(trigger: dict[str, Any]) -> None:
 )
 def test_holds_not(trigger: dict[str, Any]) -> None:
     assert not holds(trigger, CONTEXT)
+
+
+VALUES = st.sampled_from(
+    ["refund", "ＲＥＦＵＮＤ", "4", "4.0", "last month", "退款政策", "", "true", 4, 5.5, True, False]
+)
+TERMS = st.builds(lambda field, value: {"field": field, "is": value}, st.sampled_from("ab"), VALUES.filter(bool)) | (
+    st.builds(lambda field, value: {"field": field, "has": value}, st.sampled_from("ab"),
+              st.sampled_from(["month", "refund last", "退款", "4"]))
+    | st.builds(lambda field, value: {"field": field, "in": value}, st.sampled_from("ab"),
+                st.lists(VALUES.filter(bool), min_size=1, max_size=3))
+    | st.builds(lambda field, value: {"field": field, "above": value}, st.sampled_from("ab"), st.integers(0, 9))
+)  # fmt: skip
+TRIGGERS = st.just({}) | st.recursive(
+    TERMS,
+    lambda inner: st.builds(lambda word, parts: {word: parts}, st.sampled_from(["all", "any"]),
+                            st.lists(inner, min_size=1, max_size=3)) | st.builds(lambda part: {"not": part}, inner),
+    max_leaves=6,
+)  # fmt: skip
+CONTEXTS = st.dictionaries(st.sampled_from("abc"), VALUES | st.lists(VALUES, max_size=3))
+
+
+@given(st.lists(TRIGGERS, max_size=8), CONTEXTS)
+def test_the_index_misses_no_trigger_that_holds(triggers: list[dict[str, Any]], context: dict[str, Any]) -> None:
+    holding = [place for place, trigger in enumerate(triggers) if holds(trigger, context)]
+    assert set(holding) <= set(candidates := Index(triggers).candidates(Seen(context)))
+    assert candidates == sorted(candidates)
+
+
+def test_the_index_asks_few() -> None:
+    index = Index([{"field": "tool", "is": f"t{n}"} for n in range(100)] + [{"field": "tool", "above": 3}])
+    assert index.candidates(Seen({"tool": "t7"})) == [7, 100]
 
 
 def test_composed_and_decomposed_letters_are_one() -> None:
