@@ -20,6 +20,12 @@ FAILS = {"read_file": 0.01, "search": 0.06, "edit_file": 0.15, "run_tests": 0.35
 TOOLS = tuple(FAILS)
 FATAL = "fetch_page"
 """A run whose last call is a failure of this tool fails; other failures are got over."""
+GOALS = tuple(
+    f"{verb} the {thing}"
+    for verb in ("check", "mend", "tell of", "tidy", "measure")
+    for thing in ("login page", "price list", "search box", "nightly report")
+)
+"""What runs are about: failures of one goal are one context, however many there are."""
 _APART = timedelta(minutes=7)
 
 
@@ -65,7 +71,7 @@ def _run(number: int, begin: datetime) -> Iterator[dict[str, Any]]:
 
 def _story(rng: random.Random, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
     steps = [f"step-{n}" for n in range(6)]
-    yield "run.started", {"goal": f"simulated task {number}", "attempt": 1}
+    yield "run.started", {"goal": f"{rng.choice(GOALS)}, ticket {number}", "attempt": 1}
     yield "plan.updated", {"steps": [{"id": step} for step in steps]}
     end, data = "", dict[str, Any]()
     for place, step in enumerate(steps):

@@ -147,7 +147,7 @@ class Story:
         there_is = crowd.worked(agent)
 
         def learned() -> list[dict[str, Any]] | None:
-            beliefs = self.api.items("/v1/beliefs", agent=agent)
+            beliefs = [one for one in self.api.items("/v1/beliefs", agent=agent) if one["kind"] == "tool_reliability"]
             counted = sum(belief["supports"] + belief["against"] for belief in beliefs)
             return beliefs if counted >= sum(map(sum, there_is.values())) else None
 
