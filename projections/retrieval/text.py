@@ -34,6 +34,11 @@ def passages(card: Mapping[str, Any]) -> list[str]:
     head = f"{title}: {told[0]}" if title and told else "".join(told[:1])
     said = "\n".join(told)
     parts = [head, *told[1:], *_lines(card.get("facts") or (), said)]
+    return windows_of(parts)
+
+
+def windows_of(parts: Iterable[str]) -> list[str]:
+    """The passages of texts: their lines put together as they fit, what is longer cut, each once."""
     windows = (window for text in _joined(parts) for window in _windows(text))
     return list(dict.fromkeys(windows))[:MAX_PASSAGES]
 

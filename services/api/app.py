@@ -17,6 +17,7 @@ from services.api import (
     deadletters,
     embeddings,
     events,
+    experiences,
     exports,
     health,
     history,
@@ -42,6 +43,7 @@ from services.api.in_time import ReadsInTime
 from services.api.jobs import Jobs
 from services.api.paths import RoutePathAsSent
 from services.composition import Backend
+from services.embedding.comparing import Comparison
 from services.mcp.endpoint import McpEndpoint
 from services.policies.scopes import PolicyScopes
 from services.searching.opening import open_searcher
@@ -77,11 +79,12 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.jobs = jobs
     app.state.folding = history.Folding()
     app.state.searcher = open_searcher(backend)
+    app.state.comparison = Comparison(backend.embeddings, backend.db)
     app.state.policies = PolicyScopes(backend)
     app.state.max_body_bytes = max_body_bytes
     reads = (
-        tasks, history, exports, runs, settlements, search, cards, context, beliefs, calibrations, policy, threads,
-        tables,
+        tasks, history, exports, runs, settlements, search, cards, context, beliefs, experiences, calibrations, policy,
+        threads, tables,
     )  # fmt: skip
     upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):

@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Query, Request
 from services.api.jobs import Jobs
 from services.api.problems import Problem
 from services.composition import Backend
+from services.embedding.comparing import Comparison
 
 DEFAULT_ORG = "default"
 MAX_ORG_CHARS = 256
@@ -21,6 +22,10 @@ async def _backend(request: Request) -> Backend:
 
 async def _jobs(request: Request) -> Jobs:
     return cast(Jobs, request.app.state.jobs)
+
+
+async def _comparison(request: Request) -> Comparison:
+    return cast(Comparison, request.app.state.comparison)
 
 
 async def _org(
@@ -36,6 +41,7 @@ async def _org(
 
 
 BackendDep = Annotated[Backend, Depends(_backend)]
+ComparisonDep = Annotated[Comparison, Depends(_comparison)]
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 OrgDep = Annotated[str, Depends(_org)]
 After = Annotated[

@@ -15,12 +15,14 @@ from events.keys import members_of
 from projections.queries import memories
 from projections.queries.memories import Wanted
 from services.api import memory_bodies as bodies
-from services.api.deps import After, BackendDep, OrgDep
+from services.api.deps import After, BackendDep, ComparisonDep, OrgDep
 from services.api.paging import PageParam
 from services.api.problems import Problem
 from services.api.reading import Found, missing, now, read
 from services.composition import Backend
 from services.curation.search import rank
+from services.curation.statements import gist
+from services.embedding.comparing import Comparison
 
 router = APIRouter(tags=["memories"])
 MEMORIES = "memories"
@@ -54,15 +56,16 @@ async def list_(
 
 
 @router.post("/v1/memories/search", openapi_extra=bodies.schema(bodies.Search))
-async def search(request: Request, backend: BackendDep, org: OrgDep) -> dict[str, Any]:
-    """Memories by what they say, the best first. What is found counts as recalled, unless ``record`` is false."""
-    return await _search(await bodies.parsed(request, bodies.Search), backend, org)
+async def search(request: Request, backend: BackendDep, org: OrgDep, comparison: ComparisonDep) -> dict[str, Any]:
+    """Memories by what they say and mean, the best first. What is found counts as recalled, but for `record` false."""
+    return await _search(await bodies.parsed(request, bodies.Search), backend, org, comparison)
 
 
 @router.get("/v1/memories/search")
 async def search_by_words(
     backend: BackendDep,
     org: OrgDep,
+    comparison: ComparisonDep,
     q: Annotated[str, Query(description="Words in any language")] = "",
     user: User = "",
     agent: Agent = "",
@@ -75,7 +78,7 @@ async def search_by_words(
     body = bodies.Search.model_construct(
         query=q, user=user, agent=agent, org=with_org, top_k=top_k, explain=explain, record=False, after=after
     )
-    return await _search(body, backend, org)
+    return await _search(body, backend, org, comparison)
 
 
 @router.get("/v1/memories/proposals")
@@ -193,17 +196,19 @@ async def _of_scopes(backend: Backend, org: str, scopes: list[str], wanted: Want
     return await read(backend, MEMORIES, work, org=org, key=scopes[0] if len(scopes) == 1 else "", after=after)
 
 
-async def _search(body: bodies.Search, backend: Backend, org: str) -> dict[str, Any]:
+async def _search(body: bodies.Search, backend: Backend, org: str, comparison: Comparison) -> dict[str, Any]:
     scopes = scopes_of(body.user, body.agent, with_org=body.org)
     wanted = Wanted("" if body.status == "any" else body.status, body.kind, body.tag, body.session)
     found = await _of_scopes(backend, org, scopes, wanted, body.after)
-    hits = [hit for hit in rank(found.value, body.query) if hit.score >= body.threshold][: body.top_k]
+    compared = await comparison.compare(org, gist(body.query), [gist(one["content"]) for one in found.value])
+    ranked = rank(found.value, body.query, compared.known)
+    hits = [hit for hit in ranked if hit.score >= body.threshold][: body.top_k]
     if body.record and hits:
         await _recalled(backend, org, body.query, [(hit.memory["scope"], hit.memory["memory"]) for hit in hits])
     items = [
         {**hit.memory, "relevance": hit.score, **({"signals": hit.signals} if body.explain else {})} for hit in hits
     ]
-    return {"items": items, "scopes": scopes, "read": found.note}
+    return {"items": items, "scopes": scopes, "model": compared.model, "read": found.note}
 
 
 async def _recalled(backend: Backend, org: str, query: str, hits: list[tuple[str, str]]) -> None:

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from events.database import Database
-from events.errors import RefoldError, SetupError
+from events.errors import RefoldError, SetupError, Transient
 from projections.retrieval import models
 from projections.retrieval.models import Model
 from services.embedding.choice import Choice
@@ -51,6 +52,7 @@ class Embeddings:
         self._switching = asyncio.Lock()
         self._seen: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         self._failed: tuple[str, float, str] = ("", 0.0, "")
+        self._wanted: Model | None = None
 
     async def of_query(self, text: str) -> QueryVector:
         """The vector of a query. Raises Transient when the store cannot be asked for the active model."""
@@ -64,13 +66,10 @@ class Embeddings:
             return QueryVector(model.name, None, "the query is empty")
         key = (model.name, wanted)
         if key not in self._seen:
-            failed, since, why = self._failed
-            if failed == model.name and time.monotonic() - since < RETRY_S:
-                return QueryVector(model.name, None, why)
             try:
-                vector = await self._embed(model, wanted)
-            except RefoldError as error:
-                return QueryVector(model.name, None, self._note(model.name, error))
+                vector = (await self.rows(model, [wanted], query=True))[0]
+            except Transient as error:
+                return QueryVector(model.name, None, f"the query could not be embedded: {error}")
             if not vector.any():
                 return QueryVector(model.name, None, "the query says nothing to the embedding model")
             self._seen[key] = vector
@@ -79,12 +78,35 @@ class Embeddings:
             self._seen.popitem(last=False)
         return QueryVector(model.name, self._seen[key])
 
+    async def model(self) -> Model | None:
+        """The model to compare texts by: that of searches, else the one that is wanted; None where there is none."""
+        if self._choice.off:
+            return None
+        active = await self._db.read(models.active)
+        if active is None and self._wanted is None:
+            name = await asyncio.to_thread(lambda: self._choice.name)
+            self._wanted = Model(name, self._choice.source, 0, "wanted", 0)
+        return active or self._wanted
+
+    async def rows(self, model: Model, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """A row a text, ``float32[n, dimension]``, of length 1 or zeros. Raises Transient, saying why, without them."""
+        failed, since, why = self._failed
+        if failed == model.name and time.monotonic() - since < RETRY_S:
+            raise Transient(why)
+        try:
+            return await self._embed(model, texts, query=query)
+        except RefoldError as error:
+            if isinstance(error, SetupError):
+                self._failed = (model.name, time.monotonic(), str(error))
+            _log.warning("%s", error)
+            raise Transient(str(error)) from error
+
     async def close(self) -> None:
         """End the process that embeds."""
         if self._process is not None:
             await self._process[1].close()
 
-    async def _embed(self, model: Model, text: str) -> NDArray[np.float32]:
+    async def _embed(self, model: Model, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
         async with self._switching:
             if self._process is None or self._process[0] != model.name:
                 await self.close()
@@ -95,16 +117,8 @@ class Embeddings:
                 self._process = (model.name, ModelProcess(Choice(**model.source, form="light")))
             process = self._process[1]
         loaded = await process.load()
-        if loaded != (model.name, model.dimension):
+        if loaded != (model.name, model.dimension or loaded.dimension):
             raise SetupError(
                 f"the embedding model {model.name!r} is now {loaded.name!r} with {loaded.dimension} numbers"
             )
-        vector: NDArray[np.float32] = (await process.embed([text], query=True))[0]
-        return vector
-
-    def _note(self, model: str, error: RefoldError) -> str:
-        why = f"the query could not be embedded: {error}"
-        if isinstance(error, SetupError):
-            self._failed = (model, time.monotonic(), why)
-        _log.warning("%s", why)
-        return why
+        return await process.embed(texts, query=query)

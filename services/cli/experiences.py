@@ -1,0 +1,52 @@
+"""``refold experiences``: what a user or an agent has been through, the latest, or what is like something."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.client import connected
+from services.cli.options import AsJson, Data, Limit, Url
+from services.cli.output import hint, one_line, print_entries, print_lines
+from services.cli.read import second
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("experiences")(experiences)
+
+
+def experiences(
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
+    query: Annotated[str, typer.Option("--query", "-q", metavar="WORDS", help="Those like this, the best first.")] = "",
+    limit: Limit = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what became of the runs of a user or an agent, the latest first, or those that are like something."""
+    whose = {"user": user, "agent": agent}
+    with connected(data, url) as client:
+        if query:
+            answer = client.get("/v1/experiences/search", q=query, top_k=min(limit or 10, 200), **whose)
+            found, why = answer["items"], answer["why"]
+        else:
+            found, why = list(client.items("/v1/experiences", limit or 20, **whose)), ""
+    if as_json:
+        print_lines(found)
+        return
+    columns = ("run", "outcome", "time", *(("relevance#",) if query else ()), "tools", "asked", "why")
+    print_entries(columns, [_row(one, query) for one in found], below=("asked", "why"), empty="no experiences yet")
+    if why:
+        hint(f"compared by words alone: {why}")
+
+
+def _row(one: dict[str, Any], query: str) -> tuple[Any, ...]:
+    sheet = one.get("sheet") or {}
+    relevance = (f"{one['relevance']:.2f}",) if query else ()
+    tools = ", ".join(sheet.get("tools") or ()) or one.get("path", "")
+    outcome = sheet.get("outcome") or one.get("path_label", "")
+    said = (one_line(sheet.get("input_summary", "")), one_line(sheet.get("cause", "")))
+    return (one["run"], outcome, second(one.get("time")), *relevance, tools, *said)

@@ -1,0 +1,64 @@
+"""Searching the experiences of a scope by likeness: what was tried when something like this was asked for. Pure.
+
+A user's sheet is searched by what was asked, what came of it and why, what people said of it, and the tools; an
+agent's, which holds no words of anybody, by its tools and how they ended. Passages are those of cards: a sheet is as
+like a query as its best passage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projections.retrieval.likeness import Like, alike
+from projections.retrieval.text import windows_of
+
+MOST = 2_000
+"""Experiences of a scope that a search looks at: the latest."""
+
+_FAILED = ("recoverable_failure", "fatal_failure")
+
+
+def passages_of(experience: dict[str, Any]) -> list[str]:
+    """What an experience is found by."""
+    return windows_of(_told(experience))
+
+
+def ranked(
+    experiences: Sequence[dict[str, Any]],
+    passages: Sequence[Sequence[str]],
+    query: str,
+    cosines: NDArray[np.float64] | None,
+) -> list[Like]:
+    """The experiences that are like the query, the best first. ``cosines``: of all their passages in a row."""
+    meaning = None if cosines is None else _best(passages, cosines)
+    return alike(["\n".join(of) for of in passages], query, meaning)
+
+
+def _told(experience: dict[str, Any]) -> Iterator[str]:
+    sheet = experience.get("sheet") or {}
+    yield str(sheet.get("input_summary") or "")
+    yield str(sheet.get("cause") or "")
+    yield str(sheet.get("output") or "")
+    yield from (str(given.get("text") or "") for given in sheet.get("feedback") or () if isinstance(given, dict))
+    nodes = experience.get("nodes") or ()
+    yield from dict.fromkeys(f"{one.get('tool', '')}: {one['cause']}" for one in nodes if one.get("cause"))
+    yield str(experience.get("path") or "") or ", ".join(sheet.get("tools") or ())
+    counts = experience.get("counts") or ()
+    yield from (f"{one['tool']} failed" for one in counts if one["label"] in _FAILED and one.get("count"))
+
+
+def _best(passages: Sequence[Sequence[str]], cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The greatest cosine of each experience's passages; NaN where none is known."""
+    ends = list(chain((0,), np.cumsum([len(of) for of in passages]).tolist()))
+    padded = np.concatenate([cosines, np.full(max(0, ends[-1] - len(cosines)), np.nan)])
+    best = np.full(len(passages), np.nan)
+    for number, (start, end) in enumerate(pairwise(ends)):
+        known = padded[start:end][~np.isnan(padded[start:end])]
+        if len(known):
+            best[number] = known.max()
+    return best
