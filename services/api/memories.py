@@ -22,7 +22,7 @@ from services.api.reading import Found, missing, now, read
 from services.composition import Backend
 from services.curation.search import rank
 from services.curation.statements import gist
-from services.embedding.comparing import Comparison
+from services.embedding.comparing import MOST_COMPARED, Comparison
 
 router = APIRouter(tags=["memories"])
 MEMORIES = "memories"
@@ -200,7 +200,8 @@ async def _search(body: bodies.Search, backend: Backend, org: str, comparison: C
     scopes = scopes_of(body.user, body.agent, with_org=body.org)
     wanted = Wanted("" if body.status == "any" else body.status, body.kind, body.tag, body.session)
     found = await _of_scopes(backend, org, scopes, wanted, body.after)
-    compared = await comparison.compare(org, gist(body.query), [gist(one["content"]) for one in found.value])
+    said = [gist(one["content"]) for one in found.value[:MOST_COMPARED]]
+    compared = await comparison.compare(org, gist(body.query), said)
     ranked = rank(found.value, body.query, compared.known)
     hits = [hit for hit in ranked if hit.score >= body.threshold][: body.top_k]
     if body.record and hits:
