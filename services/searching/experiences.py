@@ -24,8 +24,10 @@ _FAILED = ("recoverable_failure", "fatal_failure")
 
 
 def passages_of(experience: dict[str, Any]) -> list[str]:
-    """What an experience is found by."""
-    return windows_of(_told(experience))
+    """What an experience is found by: what was asked, and apart from that what became of it."""
+    sheet = experience.get("sheet") or {}
+    asked = windows_of([str(sheet.get("input_summary") or "")])
+    return list(dict.fromkeys([*asked, *windows_of(_became(experience, sheet))]))
 
 
 def ranked(
@@ -39,9 +41,7 @@ def ranked(
     return alike(["\n".join(of) for of in passages], query, meaning)
 
 
-def _told(experience: dict[str, Any]) -> Iterator[str]:
-    sheet = experience.get("sheet") or {}
-    yield str(sheet.get("input_summary") or "")
+def _became(experience: dict[str, Any], sheet: dict[str, Any]) -> Iterator[str]:
     yield str(sheet.get("cause") or "")
     yield str(sheet.get("output") or "")
     yield from (str(given.get("text") or "") for given in sheet.get("feedback") or () if isinstance(given, dict))

@@ -147,3 +147,37 @@ def test_the_bench_prints_recall_of_each_way(tmp_path: Path) -> None:
     (part,) = json.loads(done.stdout)["parts"].values()
     assert part["questions"] == 1 and set(part["recall"]) == {"BM25", "dense", "fusion"}
     assert part["recall"]["fusion"]["recall@5"] == 1.0
+
+
+def test_memories_and_experiences_are_found_by_meaning(instance: Instance) -> None:
+    """The model compares, across languages; another user's are nowhere. The command shows them."""
+    user, other, run = instance.name("user"), instance.name("user"), instance.name()
+    for number, (whose, content) in enumerate(
+        ((user, "I live in Oslo"), (user, "I drive a Volvo"), (other, "他住在上海"))
+    ):
+        data = {"content": content, "infer": False}
+        instance.stored({"id": f"{user}-{number}", "type": "memory.proposed", "user": whose, "data": data})
+    of = {"user": user, "agent": "clerk"}
+    instance.stored(
+        instance.event(run, "run.started", {"goal": "Refund an order that arrived broken"}, **of),
+        instance.event(run, "tool.called", {"call_id": "c1", "name": "refund", "arguments": {}}, **of),
+        instance.event(run, "tool.failed", {"call_id": "c1", "error": "gateway timed out"}, **of),
+        instance.event(run, "run.terminated", {"reason": "error_streak"}, **of),
+    )
+
+    def found(path: str, query: str) -> list[dict[str, Any]]:
+        answer = instance.http.get(path, params={"q": query, "user": user}).json()
+        return list(answer["items"]) if answer["model"] else []
+
+    until(lambda: found("/v1/memories/search", "他住在哪里"))
+    assert [one["content"] for one in found("/v1/memories/search", "他住在哪里")] == ["I live in Oslo"]
+    until(lambda: found("/v1/experiences/search", "退款"))
+    (sheet,) = (one["sheet"] for one in found("/v1/experiences/search", "money back for damaged goods"))
+    assert sheet["cause"].endswith("gateway timed out")
+    assert found("/v1/experiences/search", "gardening") == []
+    shown = instance.refold("experiences", "--user", user, "-q", "timed out")
+    assert shown.returncode == 0 and b"Refund an order" in shown.stdout, shown.stderr
+    theirs = instance.http.get("/v1/experiences/search", params={"q": "refund", "user": other}).json()
+    assert theirs["items"] == []
+    agents = instance.http.get("/v1/experiences/search", params={"q": "refund", "agent": "clerk"}).json()["items"]
+    assert agents and "arrived broken" not in json.dumps(agents)
