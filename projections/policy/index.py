@@ -7,31 +7,61 @@ context looks up its own values and words; triggers without anchors (numbers, ne
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
 
 from events.errors import Refused
 from events.triggers import Every, Not, Some, Term, Trigger, parse
-from projections.policy.predicate import Seen, comparable, numeric
+from projections.bounds import canonical
+from projections.policy.predicate import Holds, Seen, comparable, compiled, numeric
 from projections.retrieval.words import words
 
 Anchor = tuple[str, str, str]
 """Field, operator (``is`` or ``has``), value or word."""
 
 
+REMEMBERED = 16_384
+"""Triggers that are kept ready: scopes are read again and again, and their triggers stay the same."""
+
+
+class Ready(NamedTuple):
+    """A trigger that can be asked, and its anchors; None: it has none."""
+
+    holds: Holds
+    anchors: frozenset[Anchor] | None
+
+
+NEVER = Ready(lambda seen: False, frozenset())
+"""A trigger that nobody can read: it holds nowhere."""
+
+
+def ready(trigger: Any) -> Ready:
+    """A trigger as it stands in an event, made ready."""
+    return _ready(canonical(trigger))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _ready(text: str) -> Ready:
+    try:
+        parsed = parse(orjson.loads(text))
+    except Refused:
+        return NEVER
+    found = anchors(parsed)
+    return Ready(compiled(parsed), None if found is None else frozenset(found))
+
+
 class Index:
     """Places of triggers, found by what a context holds."""
 
-    def __init__(self, triggers: Iterable[Any]) -> None:
+    def __init__(self, triggers: Iterable[Ready]) -> None:
         self._fields: dict[str, dict[str, dict[str, list[int]]]] = {}
         self._always: list[int] = []
         for place, trigger in enumerate(triggers):
-            try:
-                found = anchors(parse(trigger))
-            except Refused:
-                continue  # it holds nowhere
-            for field, operator, value in found or ():
+            for field, operator, value in trigger.anchors or ():
                 self._fields.setdefault(field, {}).setdefault(operator, {}).setdefault(value, []).append(place)
-            if found is None:
+            if trigger.anchors is None:
                 self._always.append(place)
 
     def candidates(self, seen: Seen) -> list[int]:

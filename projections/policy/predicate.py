@@ -58,40 +58,24 @@ Holds = Callable[[Seen], bool]
 
 def holds(trigger: Any, context: Context) -> bool:
     """Whether a trigger, as it stands in an event, holds in a context. One that nobody can read holds nowhere."""
-    return compiled(trigger)(Seen(context))
-
-
-def compiled(trigger: Any) -> Holds:
-    """A trigger ready to be asked often."""
     try:
-        return _compiled(parse(trigger))
+        return compiled(parse(trigger))(Seen(context))
     except Refused:
-        return _nowhere
+        return False
 
 
-def _nowhere(seen: Seen) -> bool:
-    return False
-
-
-def _always(seen: Seen) -> bool:
-    return True
-
-
-ALWAYS: Holds = _always
-"""What the empty trigger becomes: nobody needs to ask it."""
-
-
-def _compiled(trigger: Trigger) -> Holds:
+def compiled(trigger: Trigger) -> Holds:
+    """A trigger ready to be asked often."""
     match trigger:
         case Every(()):
-            return ALWAYS
+            return lambda seen: True
         case Every(parts):
-            return _each([_compiled(part) for part in parts])
+            return _each([compiled(part) for part in parts])
         case Some(parts):
-            some = [_compiled(part) for part in parts]
+            some = [compiled(part) for part in parts]
             return lambda seen: any(part(seen) for part in some)
         case Not(part):
-            inner = _compiled(part)
+            inner = compiled(part)
             return lambda seen: not inner(seen)
         case Term(field, operator, values):
             return _of_field(field, _test(operator, values))

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 import regex
 
 from projections.memory.normal import normal_form
-from projections.policy.index import Index
-from projections.policy.predicate import ALWAYS, Context, Holds, Seen, comparable, compiled
+from projections.policy.index import Index, Ready, ready
+from projections.policy.predicate import Context, Seen, comparable
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 
 Document = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Held(NamedTuple):
     scope: str
     rank: Rank
     order: tuple[int, float, int, str]
-    holds: Holds
+    trigger: Ready
     tool: str
 
 
@@ -87,7 +87,7 @@ def learned(
     held.sort(key=lambda one: one.order)
     cautions = [caution for one in beliefs if (caution := _caution(one, rules))]
     told = tuple({**one, "scope": scope} for one in (*cautions, *notices))
-    return Learned(tuple(held), told, Index(one.document.get("trigger") or {} for one in held))
+    return Learned(tuple(held), told, Index(one.trigger for one in held))
 
 
 def select(
@@ -102,7 +102,7 @@ def select(
         one
         for scope in scopes
         for one in map(scope.held.__getitem__, scope.worth_asking.candidates(seen))
-        if (one.holds is ALWAYS or one.holds(seen)) and (not one.tool or not tools or one.tool in tools)
+        if one.trigger.holds(seen) and (not one.tool or not tools or one.tool in tools)
     ]
     if len(scopes) > 1:
         holding.sort(key=lambda one: one.order)
@@ -119,8 +119,8 @@ def _held(scope: str, belief: Document) -> Held:
     elif level == "user" and belief["kind"] == "user_preference":
         rank = "standing"
     order = (_RANKS[rank], -belief["confidence"], _NEAR[level], belief["belief"])
-    holds = compiled(belief.get("trigger") or {})
-    return Held(belief, scope, rank, order, holds, comparable(tool_of(belief)))
+    tool = tool_of(belief)
+    return Held(belief, scope, rank, order, ready(belief.get("trigger") or {}), comparable(tool) if tool else "")
 
 
 def tool_of(belief: Document) -> str:

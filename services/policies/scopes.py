@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from events.archive.queries import last_of_key
 from events.event import Position
@@ -37,6 +37,14 @@ MAX_KEPT = 50_000
 
 Stamp = tuple[Position, int]
 """Checkpoint and owner epoch of a partition."""
+
+
+# made once: building a statement costs more than running it
+_STAMPS = select(*(tables.checkpoints.c[name] for name in ("partition", "epoch", "n", "owner_epoch")))
+_PARKED = tables.parked_keys.c
+_LACKING = select(_PARKED.key).where(
+    _PARKED.org == bindparam("of_org"), _PARKED.key.in_(bindparam("scopes", expanding=True))
+).limit(1)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,13 @@ class PolicyScopes:
 
         Raises what a read of the read model raises (``ReadModels.read``).
         """
-        partitions = {scope: partition_of(org, scope, self._backend.partitions) for scope in scopes}
-        look = partial(_look, org=org, partitions=partitions)
+        look = partial(_look, org=org, scopes=scopes)
         found = await self._backend.read_models.read(BELIEFS, look, after, self._backend.settings.read_timeout_s)
         stamps, incomplete = found.value
-        learned = [await self._learned(org, scope, found.generation, stamps[scope], now) for scope in scopes]
+        learned = [
+            await self._learned(org, scope, found.generation, stamps[self._partition(org, scope)], now)
+            for scope in scopes
+        ]
         self._make_room()
         note = {"generation": found.generation, "reached": found.reached, "stale": found.stale}
         return Found(learned, {**note, "incomplete": incomplete})
@@ -121,13 +131,16 @@ class PolicyScopes:
 
     async def _read(self, org: str, scope: str, now: datetime) -> _Kept:
         def work(conn: Connection) -> tuple[Stamp, Learned]:
-            stamp = read_position(conn, partition_of(org, scope, self._backend.partitions))
+            stamp = read_position(conn, self._partition(org, scope))
             return stamp, learned_of(conn, org, scope, now=now, rules=self._backend.belief_rules)
 
         self.reads += 1
         found = await self._backend.read_models.read(BELIEFS, work)
         stamp, learned = found.value
         return _Kept(learned, found.generation, stamp, now)
+
+    def _partition(self, org: str, scope: str) -> int:
+        return partition_of(org, scope, self._backend.partitions)
 
     def _make_room(self) -> None:
         """Let go of what was used longest ago, but for what is being read."""
@@ -141,9 +154,7 @@ class PolicyScopes:
                 del self._places[name]
 
 
-def _look(conn: Connection, org: str, partitions: dict[str, int]) -> tuple[dict[str, Stamp], bool]:
-    """How far the rows of each scope are; whether one of them lacks an event that could not be folded."""
-    parked = tables.parked_keys.c
-    lacking = select(parked.key).where(parked.org == org, parked.key.in_(list(partitions))).limit(1)
-    stamps = {scope: read_position(conn, partition) for scope, partition in partitions.items()}
-    return stamps, conn.execute(lacking).first() is not None
+def _look(conn: Connection, org: str, scopes: Sequence[str]) -> tuple[dict[int, Stamp], bool]:
+    """How far the rows of each partition are; whether a scope lacks an event that could not be folded."""
+    stamps = {p: (Position(epoch, n), owner) for p, epoch, n, owner in conn.execute(_STAMPS)}
+    return stamps, conn.execute(_LACKING, {"of_org": org, "scopes": list(scopes)}).first() is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from events import door
 from events.errors import Refused
 from events.triggers import MAX_DEPTH, MAX_TERMS, parse
-from projections.policy.index import Index
+from projections.policy.index import Index, ready
 from projections.policy.predicate import Seen, holds
 
 CONTEXT = {
@@ -109,12 +109,13 @@ CONTEXTS = st.dictionaries(st.sampled_from("abc"), VALUES | st.lists(VALUES, max
 @given(st.lists(TRIGGERS, max_size=8), CONTEXTS)
 def test_the_index_misses_no_trigger_that_holds(triggers: list[dict[str, Any]], context: dict[str, Any]) -> None:
     holding = [place for place, trigger in enumerate(triggers) if holds(trigger, context)]
-    assert set(holding) <= set(candidates := Index(triggers).candidates(Seen(context)))
+    assert set(holding) <= set(candidates := Index(map(ready, triggers)).candidates(Seen(context)))
     assert candidates == sorted(candidates)
 
 
 def test_the_index_asks_few() -> None:
-    index = Index([{"field": "tool", "is": f"t{n}"} for n in range(100)] + [{"field": "tool", "above": 3}])
+    triggers = [{"field": "tool", "is": f"t{n}"} for n in range(100)] + [{"field": "tool", "above": 3}, {"tool": 3}]
+    index = Index(map(ready, triggers))
     assert index.candidates(Seen({"tool": "t7"})) == [7, 100]
 
 
