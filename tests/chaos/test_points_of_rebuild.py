@@ -17,7 +17,7 @@ from tests.soak import soak
     [
         ("sqlite", "SIGKILL", 3),
         ("sqlite", "SIGSTOP", 29),
-        ("postgresql", "SIGKILL", 9),
+        pytest.param("postgresql", "SIGKILL", 9, marks=soak),
         pytest.param("postgresql", "SIGSTOP", 41, marks=soak),
     ],
 )
