@@ -171,7 +171,7 @@ def _proposal(clause: str) -> dict[str, Any] | None:
 def _conduct(said: str) -> dict[str, Any] | None:
     """A wish for how to be served that no statement holds, in the one wording that all ways to say it have."""
     wishes = [wish for wish in wishes_of(said) if not wish.once]
-    if len(wishes) != 1:
+    if len(wishes) != 1 or wishes[0].when:
         return None
     (wish,) = wishes
     data = {"content": statement_of(wish.what, wish.words), "kind": "preference", "source": "conversation"}

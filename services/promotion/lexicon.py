@@ -222,6 +222,29 @@ ONCE = regex.compile(
 )
 """What says that a wish is not meant to last."""
 
+CONDITION = regex.compile(
+    r"^(?:(?:but|and|so|please) )?(?:when(?:ever)?|if|for|during|in case of) (?P<first>[^,;:?!]{2,60}), |"
+    r"[ ,](?:when(?:ever)?|if|for|during|about|in case of) (?P<last>[^,.;:?!]{2,60})$|"
+    r"^(?:但|不过)?(?:如果|当|在)?(?P<zh>[^,，。]{1,12}?)(?:的时候|时候|的话|时)[,，]?|"
+    r"^(?:但|不过)?(?:对于?|关于|遇到)(?P<of>[^,，。]{1,12}?)(?:的?问题|的?任务|方面)?[,，]"
+)
+"""What a wish holds under."""
+_ANY_TIME = """
+    a about again all always an and answer answering answers any anything approval are as ask asked asking asks
+    at be best brevity can case cases claim claims clarity confirmation convenience did do does doing done each
+    else ever every everything example examples explain explaining for from future general give giving good have
+    help i i'm in instance is it it's its know like me message messages moment my need needed next now of on
+    once one permission please possible problem problems question questions reasons replies reply replying
+    report reporting respond responding response responses result results sake say saying show simplicity step
+    steps task tasks tell telling thanks that the them there these they thing things this time to understand us
+    want we what write writing you you're your yours
+"""
+ANY_TIME = frozenset(_ANY_TIME.split())
+"""Words that leave a condition without content: it holds at any time."""
+ANY_TIME_ZH = regex.compile(
+    r"我|你|您|回答|回复|说话|说|讲|写|问|以后|每次|平时|任何|所有|一般|问题|的|在|给|跟|和|有|做|事|需要|想|看"
+)
+
 QUESTION = regex.compile(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
 REQUEST = regex.compile(
     r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|"

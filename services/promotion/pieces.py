@@ -9,9 +9,9 @@ from events.event import Event
 from events.types.belief import ExperienceRecorded
 from projections.bounds import digest
 from services.promotion.rulebook import Kept, Rulebook
-from services.promotion.rules import CONDUCT, Piece, Rule, memory_id, rule_of
+from services.promotion.rules import Piece, Rule, memory_id, rule_of
 from services.promotion.said import is_safe, shown, wishes_in
-from services.promotion.wishes import Wish, folded, opposed, wish_of_ours
+from services.promotion.wishes import Wish, folded, wish_of_ours
 
 OWN_WORDS = frozenset(("person", "conversation"))
 """Who brings up a memory in people's own words: what others repeat may be what a rule told them."""
@@ -33,12 +33,10 @@ def of_wishes(wishes: Sequence[Wish], known: Rulebook, injected: Collection[str]
     """Evidence of wishes. One for this once speaks against the rules that were told and ask otherwise, and for none."""
     pieces: list[Piece] = []
     for wish in wishes:
-        held = known.against(wish.what)
+        held = known.against(wish, anyhow=wish.once)
+        pieces += [Piece(n, False, shown(wish.words)) for n in sorted(held) if not wish.once or n in injected]
         if wish.once:
-            told = {name for name in injected if name in CONDUCT and opposed(CONDUCT[name], wish.what)}
-            pieces += [Piece(name, False, shown(wish.words)) for name in sorted(told)]
             continue
-        pieces += [Piece(name, False, shown(wish.words)) for name in sorted(held)]
         rule = rule_of(wish)
         pieces.append(Piece(rule.belief, True, shown(wish.words), rule))
     return pieces

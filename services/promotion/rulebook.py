@@ -17,8 +17,8 @@ from events.types.belief import BeliefProposed, BeliefRetracted, BeliefVerified
 from events.types.memory import MemoryAdmitted, MemoryEdited, MemoryProposed
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
-from services.promotion.rules import CONDUCT, What
-from services.promotion.wishes import opposed
+from services.promotion.rules import asked_by
+from services.promotion.wishes import Wish, opposed
 
 HANDLES = frozenset(
     ("belief.proposed", "belief.verified", "belief.retracted", "memory.proposed", "memory.admitted", "memory.edited",
@@ -92,9 +92,14 @@ class Rulebook:
             case _:
                 pass
 
-    def against(self, what: What) -> list[str]:
-        """The rules that hold and ask for the opposite."""
-        return [name for name in self.proposed if name in CONDUCT and opposed(CONDUCT[name], what)]
+    def against(self, wish: Wish, *, anyhow: bool = False) -> list[str]:
+        """The rules that hold and ask for the opposite under the same condition (``anyhow``: under any)."""
+        asked = ((name, asked_by(name, proposed.limits)) for name, proposed in self.proposed.items())
+        return [
+            name
+            for name, ask in asked
+            if ask is not None and opposed(ask[0], wish.what) and (anyhow or ask[1] == wish.when)
+        ]
 
     def _fold_belief(self, payload: Any) -> None:
         match payload:

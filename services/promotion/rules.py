@@ -7,6 +7,7 @@ feedback/<digest>  of words that no rule reads: the fold counts them by itself, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from projections.bounds import digest
@@ -24,6 +25,7 @@ class Rule(NamedTuple):
     kind: str
     statement: str
     trigger: dict[str, Any] = {}  # noqa: RUF012  never changed
+    limits: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Piece(NamedTuple):
@@ -35,13 +37,13 @@ class Piece(NamedTuple):
     rule: Rule | None = None
 
 
-def conduct_id(what: What) -> str:
-    """The name of the rule that a wish is for.
+def conduct_id(what: What, when: str = "") -> str:
+    """The name of the rule that a wish is for, always or under a condition.
 
     >>> conduct_id(("process", "conclusion", False))
     'rule/03e43195d4ebaea8ccaee17b3c81f919'
     """
-    return f"rule/{digest('/'.join(map(str, what)))}"
+    return f"rule/{digest('/'.join(map(str, (*what, when) if when else what)))}"
 
 
 def memory_id(memory: str) -> str:
@@ -54,5 +56,20 @@ CONDUCT: dict[str, What] = {conduct_id(what): what for what in STATEMENTS}
 
 
 def rule_of(wish: Wish) -> Rule:
-    """The rule that a wish is for, in words of ours."""
-    return Rule(conduct_id(wish.what), "user_preference", statement_of(wish.what, wish.words))
+    """The rule that a wish is for, in words of ours; under a condition, where goal or query hold its words."""
+    name, statement = conduct_id(wish.what, wish.when), statement_of(wish.what, wish.words, wish.when)
+    if not wish.when:
+        return Rule(name, "user_preference", statement)
+    trigger = {"any": [{"field": field, "has": wish.when} for field in ("goal", "query")]}
+    return Rule(name, "user_preference", statement, trigger, {"conduct": list(wish.what), "when": wish.when})
+
+
+def asked_by(name: str, limits: Mapping[str, Any]) -> tuple[What, str] | None:
+    """What a rule about conduct asks for, and under which condition; None for any other rule."""
+    if name in CONDUCT:
+        return CONDUCT[name], ""
+    match limits:
+        case {"conduct": [str(aspect), str(value), bool(denied)], "when": str(when)}:
+            return (aspect, value, denied), when
+        case _:
+            return None

@@ -29,12 +29,12 @@ def wishes_in(text: str) -> list[Wish]:
     plain = _CODE.sub("\n", text[:MOST_CHARS])
     if not is_safe(plain):
         return []
-    found: dict[tuple[tuple[str, str, bool], bool], Wish] = {}
+    found: dict[tuple[tuple[str, str, bool], bool, str], Wish] = {}
     for sentence in sentences(plain):
         if sentence.startswith(_QUOTED) or wish_of_ours(sentence.removeprefix("- ")) is not None:
             continue  # a rule of ours that comes back is no news
         for wish in wishes_of(sentence):
-            found.setdefault((wish.what, wish.once), wish)
+            found.setdefault((wish.what, wish.once, wish.when), wish)
     return [wish for wish in found.values() if not any(_clash(wish, other) for other in found.values())]
 
 
@@ -49,4 +49,4 @@ def shown(words: str) -> str:
 
 
 def _clash(one: Wish, other: Wish) -> bool:
-    return one.once == other.once and opposed(one.what, other.what)
+    return (one.once, one.when) == (other.once, other.when) and opposed(one.what, other.what)

@@ -17,12 +17,14 @@ from services.promotion import lexicon
 
 MAX_READ = 300
 """Characters of a clause that is read; a longer one is no wish about conduct."""
+MOST_WHEN, MOST_WHEN_ZH = 3, 6
+"""Words, or characters, of a condition; a longer one is no trigger."""
 
 
 class Wish(NamedTuple):
     """One wish. ``denied``: it is for doing without ``value``. ``once``: it is not meant to last.
 
-    ``words`` are those that it was said in.
+    ``when`` holds the words of what it is limited to, empty for always; ``words`` are those that it was said in.
     """
 
     aspect: str
@@ -30,6 +32,7 @@ class Wish(NamedTuple):
     denied: bool
     words: str
     once: bool = False
+    when: str = ""
 
     @property
     def what(self) -> tuple[str, str, bool]:
@@ -55,7 +58,9 @@ def wishes_of(clause: str) -> list[Wish]:
     plain = folded(clause)
     if not plain or len(plain) > MAX_READ or (lexicon.QUESTION.search(plain) and not lexicon.REQUEST.search(plain)):
         return []
-    once = lexicon.ONCE.search(plain) is not None
+    once, when = lexicon.ONCE.search(plain) is not None, _condition(plain)
+    if when is None:
+        return []
     found: dict[str, set[tuple[str, str, bool]]] = {}
     for (aspect, value), pattern in lexicon.MENTIONS.items():
         for match in pattern.finditer(plain):
@@ -64,7 +69,18 @@ def wishes_of(clause: str) -> list[Wish]:
             if value in lexicon.NAMED and not denied and not _is_asked(match[0], before):
                 continue
             found.setdefault(aspect, set()).add(_meant(aspect, value, denied=denied))
-    return [Wish(*whats.pop(), clause.strip(), once) for whats in found.values() if len(whats) == 1]
+    return [Wish(*whats.pop(), clause.strip(), once, when) for whats in found.values() if len(whats) == 1]
+
+
+def _condition(plain: str) -> str | None:
+    """The words of what a wish is limited to; empty for always, None for more than can be a trigger."""
+    found = lexicon.CONDITION.search(plain)
+    said = next((part for part in found.groups() if part), "") if found is not None else ""
+    if _HAN.search(said):
+        said = lexicon.ANY_TIME_ZH.sub("", said)
+        return said if len(said) <= MOST_WHEN_ZH else None
+    words = [word for word in _WORD.findall(said) if word not in lexicon.ANY_TIME]
+    return " ".join(words) if len(words) <= MOST_WHEN else None
 
 
 def folded(text: str) -> str:
@@ -73,10 +89,16 @@ def folded(text: str) -> str:
     return str(_SPACES.sub(" ", plain)).strip(" .!。！~～\"'“”")
 
 
-def statement_of(what: tuple[str, str, bool], words: str) -> str:
-    """The rule in words of ours, in the language that it was wished in."""
+def statement_of(what: tuple[str, str, bool], words: str, when: str = "") -> str:
+    """The rule in words of ours, in the language that it was wished in.
+
+    >>> statement_of(("process", "steps", False), "when it is about code, show the steps", "code")
+    'Show the steps that lead to the conclusion (about: code)'
+    """
     english, chinese = lexicon.STATEMENTS[what]
-    return chinese if _HAN.search(words) else english
+    if _HAN.search(words):
+        return f"{chinese}（关于：{when}）" if when else chinese
+    return f"{english} (about: {when})" if when else english
 
 
 def _is_asked(mention: str, before: str) -> bool:
@@ -112,4 +134,5 @@ def _meant(aspect: str, value: str, *, denied: bool) -> tuple[str, str, bool]:
 
 _SPACES = regex.compile(r"\s+")
 _HAN = regex.compile(r"\p{Han}")
+_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*")
 _OURS = {folded(statement): what for what, both in lexicon.STATEMENTS.items() for statement in both}

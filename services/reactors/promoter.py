@@ -45,7 +45,7 @@ from projections.belief.naming import feedback_belief
 from services.curation.extract import text_of
 from services.promotion import pieces
 from services.promotion.rulebook import HANDLES, Rulebook
-from services.promotion.rules import CONDUCT, Piece
+from services.promotion.rules import Piece, Rule
 from services.promotion.said import is_safe, shown, wishes_in
 from services.reactors.derived import derived_id
 from services.reactors.near import nearest
@@ -221,7 +221,7 @@ def _of_memory(recorded: Recorded, known: Rulebook, told: Collection[str]) -> _D
             names = pieces.rules_of_memory(payload.memory, former) if former else []
             if isinstance(payload, MemorySuperseded):
                 # a wish about conduct that gave way has what was said since against it, and falls by that alone
-                names = [name for name in names if name not in CONDUCT]
+                names = [name for name in names if not pieces.wishes_of_memory(former.content)] if former else []
             why = f"its memory was {recorded.event.type.partition('.')[2]}"
             return _Decision(retracted=[(name, why) for name in names if name in known.proposed])
         case MemoryRestored(memory=name) if name in known.memories:
@@ -264,14 +264,10 @@ def _contents(
     new_rules = {
         piece.rule.belief: piece.rule for piece in news if piece.rule and piece.rule.belief not in known.proposed
     }
-    said: list[tuple[str, dict[str, Any]]] = []
-    for rule in new_rules.values():
-        data = {"belief": rule.belief, "kind": rule.kind, "statement": rule.statement, "trigger": rule.trigger}
-        said.append(("belief.proposed", {**common, **data}))
-    for name in decision.again:
-        if (former := known.retracted[name]) is not None:
-            data = {"belief": name, "kind": former.kind, "statement": former.statement, "trigger": former.trigger}
-            said.append(("belief.proposed", {**common, **data}))
+    former = (proposed for name in decision.again if (proposed := known.retracted[name]) is not None)
+    again = [Rule(one.belief, one.kind, one.statement, one.trigger, one.limits) for one in former]
+    proposals = [{**common, **rule._asdict()} for rule in (*new_rules.values(), *again)]
+    said: list[tuple[str, dict[str, Any]]] = [("belief.proposed", data) for data in proposals]
     for name, why in decision.retracted:
         said.append(("belief.retracted", {"belief": name, "reason": why, "scope": scope.level}))
     for piece in sorted(news, key=lambda piece: piece.supports):

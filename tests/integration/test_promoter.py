@@ -331,3 +331,16 @@ def test_a_run_that_was_told_a_rule_speaks_for_it_or_against_it(db: Database) ->
     assert standing(db, "agent/coder")[name] == ("candidate", 3, 2)
     assert standing(db) == {}, "no run proves what a person likes"
     assert not any(event.user or ("detail" in event.data and "check" in event.data) for event in promoted(db)[1:])
+
+
+def test_a_wish_under_a_condition_is_a_rule_of_its_own(db: Database) -> None:
+    """It speaks neither for nor against the rule for always, and carries a trigger."""
+    put(db, *(said(f"s{n}", "Just the conclusion. When it's about code, show the steps") for n in range(3)))
+    run(db)
+    found = believed(db)
+    assert {(one["statement"], one["status"], one["against"]) for one in found.values()} == {
+        ("Give the conclusion without the process", "active", 0),
+        ("Show the steps that lead to the conclusion (about: code)", "active", 0),
+    }
+    under = found[conduct_id(("process", "steps", False), "code")]
+    assert under["trigger"] == {"any": [{"field": "goal", "has": "code"}, {"field": "query", "has": "code"}]}

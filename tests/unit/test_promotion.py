@@ -10,11 +10,13 @@ import numpy as np
 import orjson
 import pytest
 
+from events.triggers import parse
 from services.curation.statements import gist
 from services.embedding.use import LightUse
 from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
 from services.promotion.neighbours import LEAST, may_be_one
 from services.promotion.pieces import tools_of
+from services.promotion.rules import rule_of
 from services.promotion.said import shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
 
@@ -84,6 +86,28 @@ def test_a_wish_for_once_is_told_apart() -> None:
     assert [wish.once for wish in wishes_in("Just the result this time. 请用中文回答")] == [True, False]
     both = wishes_in("Usually just the result. But explain it this time")
     assert [(wish.value, wish.once) for wish in both] == [("conclusion", False), ("steps", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("When it's about code, show the steps", ["code"]),
+        ("Be brief in your answers when the topic is tax law", []),
+        ("If I ask about invoices, only the answer please", ["invoices"]),
+        ("对于报表，只给结论", ["报表"]),
+        ("写代码的时候一步一步来", ["代码"]),
+        ("Just the result for each question", [""]),
+        ("只要结论", [""]),
+        ("Just the answer if the question is about taxes in the third quarter of next year", []),
+    ],
+)
+def test_a_wish_may_hold_under_a_condition(text: str, when: list[str]) -> None:
+    """Such a rule is another belief, with a trigger; a condition that is no trigger makes no rule for always."""
+    wishes = wishes_in(text)
+    assert [wish.when for wish in wishes] == when or (when == [] and all(wish.when for wish in wishes))
+    for rule in map(rule_of, wishes):
+        assert bool(rule.trigger) == bool(rule.limits) == bool(when[0] if when else True)
+        assert parse(rule.trigger) is not None
 
 
 def test_what_is_opposed_is_so_both_ways_and_never_to_itself() -> None:
