@@ -68,7 +68,7 @@ class Index:
         """Places of the triggers that may hold, in order: all that do are among them."""
         places = set(self._always)
         for field, operators in self._fields.items():
-            for value in seen.field(field):
+            for value in seen[field]:
                 places.update(operators.get("is", {}).get(value.text, ()))
                 if named := operators.get("has"):
                     for word in value.words:

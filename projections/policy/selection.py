@@ -44,7 +44,6 @@ class Held(NamedTuple):
     """A belief that is told wherever its trigger holds."""
 
     document: Document
-    scope: str
     rank: Rank
     order: tuple[int, float, int, str]
     trigger: Ready
@@ -95,7 +94,7 @@ def select(
 ) -> Selection:
     """What is told in a context. ``doubt``: whether a text reads like an order to whoever reads it."""
     seen = Seen(context)
-    tools = {value.text for name in ("tool", "tools") for value in seen.field(name)}
+    tools = {value.text for name in ("tool", "tools") for value in seen[name]}
     notices = _notices([one for scope in scopes for one in scope.notices], seen, tools)
     warned = {f"{_TOOL}{one['tool']}" for one in notices if one.get("kind") == "caution"}
     holding = [
@@ -120,7 +119,9 @@ def _held(scope: str, belief: Document) -> Held:
         rank = "standing"
     order = (_RANKS[rank], -belief["confidence"], _NEAR[level], belief["belief"])
     tool = tool_of(belief)
-    return Held(belief, scope, rank, order, ready(belief.get("trigger") or {}), comparable(tool) if tool else "")
+    return Held(
+        {**belief, "scope": scope}, rank, order, ready(belief.get("trigger") or {}), comparable(tool) if tool else ""
+    )
 
 
 def tool_of(belief: Document) -> str:
@@ -146,7 +147,7 @@ def _caution(belief: Document, rules: BeliefRules) -> Document | None:
 
 def _notices(notices: list[Document], seen: Seen, tools: set[str]) -> list[Document]:
     """Those about tools at hand, the tool that is to be called first; each pattern once, cautions before the rest."""
-    now = {value.text for value in seen.field("tool")}
+    now = {value.text for value in seen["tool"]}
     named = [(one, comparable(one.get("tool", ""))) for one in notices]
     at_hand = [(one, tool) for one, tool in named if not tool or not tools or tool in tools]
     at_hand.sort(key=lambda pair: (pair[1] not in now, _urgency(pair[0])))
@@ -196,4 +197,4 @@ def _beyond(holding: Sequence[Held], told: Sequence[Held]) -> int:
 
 def _rule(held: Held, doubt: Callable[[str], bool]) -> Rule:
     text = f"{held.document['statement']} {held.document.get('tendency') or ''}"
-    return Rule({**held.document, "scope": held.scope}, held.rank, doubt(text))
+    return Rule(held.document, held.rank, doubt(text))
