@@ -44,8 +44,8 @@ def of_wishes(wishes: Sequence[Wish], known: Rulebook, injected: Collection[str]
 
 def of_memory(name: str, kept: Kept, known: Rulebook) -> list[Piece]:
     """Evidence of a memory that was admitted, or said again: for the wishes in it, else for the rule that it makes."""
-    if kept.trust == "data" or not is_safe(kept.content):
-        return []
+    if kept.trust == "data" or kept.source == "pack" or not is_safe(kept.content):
+        return []  # what a pack brings was counted elsewhere
     if kept.kind in ("preference", "correction"):
         wishes = wishes_of_memory(kept.content)
         if wishes:
