@@ -10,8 +10,10 @@ Notices stand apart: what went fatally wrong before, and tools that have failed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from heapq import merge
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import regex
@@ -67,11 +69,11 @@ class Rule(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What is told, in its order. ``more``: rules and notices that hold, beyond ``MOST_TOLD``."""
+    """What is told, in its order. ``more``: whether rules, and notices, may hold beyond ``MOST_TOLD``."""
 
     rules: tuple[Rule, ...] = ()
     notices: tuple[Document, ...] = ()
-    more: tuple[int, int] = (0, 0)
+    more: tuple[bool, bool] = (False, False)
 
 
 NOTHING = Selection()
@@ -97,17 +99,18 @@ def select(
     tools = {value.text for name in ("tool", "tools") for value in seen[name]}
     notices = _notices([one for scope in scopes for one in scope.notices], seen, tools)
     warned = {f"{_TOOL}{one['tool']}" for one in notices if one.get("kind") == "caution"}
-    holding = [
-        one
-        for scope in scopes
-        for one in map(scope.held.__getitem__, scope.worth_asking.candidates(seen))
-        if one.trigger.holds(seen) and (not one.tool or not tools or one.tool in tools)
-    ]
-    if len(scopes) > 1:
-        holding.sort(key=lambda one: one.order)
-    told = _once(holding, warned)
+    candidates = merge(*(_candidates(scope, seen) for scope in scopes), key=lambda one: one.order)
+    holding = (
+        one for one in candidates if one.trigger.holds(seen) and (not one.tool or not tools or one.tool in tools)
+    )
+    told = list(islice(_once(holding, warned), MOST_TOLD + 1))
     rules = tuple(_rule(one, doubt) for one in told[:MOST_TOLD])
-    return Selection(rules, tuple(notices[:MOST_TOLD]), (_beyond(holding, told), max(0, len(notices) - MOST_TOLD)))
+    return Selection(rules, tuple(notices[:MOST_TOLD]), (len(told) > MOST_TOLD, len(notices) > MOST_TOLD))
+
+
+def _candidates(scope: Learned, seen: Seen) -> Iterator[Held]:
+    """The beliefs of a scope whose trigger may hold, in their order."""
+    return map(scope.held.__getitem__, scope.worth_asking.candidates(seen))
 
 
 def _held(scope: str, belief: Document) -> Held:
@@ -167,20 +170,16 @@ def _urgency(notice: Document) -> tuple[bool, int, int, str, str]:
     return (not caution, -notice.get("contexts", 0), near, str(notice.get("tool", "")), str(notice.get("cause", "")))
 
 
-def _once(holding: Sequence[Held], warned: set[str]) -> list[Held]:
-    """The first of those that are one belief, or say the same or the opposite; as many as are ever told."""
+def _once(holding: Iterable[Held], warned: set[str]) -> Iterator[Held]:
+    """The first of those that are one belief, or say the same or the opposite."""
     met = set(warned)
-    told: list[Held] = []
     for one in holding:
         keys = {one.document["belief"], f"\x1f{_core(one.document['statement'])}"}
         if one.rank == "constraint":
             keys.discard(one.document["belief"])  # a warning about its tool does not take its place
         if not keys & met:
-            told.append(one)
-            if len(told) == MOST_TOLD:
-                break
+            yield one
         met |= keys
-    return told
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -188,11 +187,6 @@ def _core(statement: str) -> str:
     """What a statement is about, whether it says so or says no: without negation and emphasis."""
     text = normal_form(statement)
     return normal_form(_EMPHASIS.sub(" ", _NEGATED.sub(" ", text))) or text
-
-
-def _beyond(holding: Sequence[Held], told: Sequence[Held]) -> int:
-    """Those that hold behind the last that may be told."""
-    return 0 if len(told) < MOST_TOLD else len(holding) - holding.index(told[-1]) - 1
 
 
 def _rule(held: Held, doubt: Callable[[str], bool]) -> Rule:

@@ -37,7 +37,10 @@ _RULES_FRAME = count(fence("rules", "") + "\n")
 
 
 class Told(NamedTuple):
-    """A policy within its room: the text, its tokens, what it tells, and how many of each had no room."""
+    """A policy within its room: the text, its tokens, what it tells, and how many of each had no room.
+
+    ``more``: there may be more rules, and more notices, than were ever looked at.
+    """
 
     text: str
     tokens: int
@@ -45,19 +48,19 @@ class Told(NamedTuple):
     notices: tuple[Document, ...]
     cut_rules: int
     cut_notices: int
+    more: tuple[bool, bool] = (False, False)
 
 
 def tell(selection: Selection, tokens: int) -> Told:
     """The selection as text of at most ``tokens`` tokens, whole lines; of a first rule that has no room, its head."""
     told = _told(selection, tokens)
-    if not (told.cut_rules or told.cut_notices):
-        return told
-    note = _note(told.cut_rules, told.cut_notices)
-    shorter = _told(selection, tokens - count(note) - 2)
-    if not shorter.rules and told.rules:
-        return told  # so little room that the note would take it all
-    text = f"{shorter.text}\n{_note(shorter.cut_rules, shorter.cut_notices)}"
-    return shorter._replace(text=text, tokens=count(text)) if count(text) <= tokens and shorter.text else told
+    if told.cut_rules or told.cut_notices or any(told.more):
+        shorter = _told(selection, tokens - count(_note(told)) - 2)
+        text = f"{shorter.text}\n{_note(shorter)}"
+        if shorter.text and (size := count(text)) <= tokens and (shorter.rules or not told.rules):
+            return shorter._replace(text=text, tokens=size)
+        # so little room that the note would take it all
+    return told._replace(tokens=count(told.text))
 
 
 def standing_tokens(selection: Selection) -> int:
@@ -92,10 +95,9 @@ def _head_of(rule: Rule, selection: Selection, tokens: int) -> Told:
 
 
 def _counted(text: str, rules: Sequence[Rule], notices: Sequence[Document], selection: Selection) -> Told:
-    more_rules, more_notices = selection.more
-    cut_rules = len(selection.rules) - len(rules) + more_rules
-    cut_notices = len(selection.notices) - len(notices) + more_notices
-    return Told(text, count(text), tuple(rules), tuple(notices), cut_rules, cut_notices)
+    """Its tokens are not counted yet."""
+    cut_rules, cut_notices = len(selection.rules) - len(rules), len(selection.notices) - len(notices)
+    return Told(text, 0, tuple(rules), tuple(notices), cut_rules, cut_notices, selection.more)
 
 
 def _fitting(items: Sequence[T], say: Callable[[T], str], room: float) -> tuple[list[T], float]:
@@ -143,8 +145,9 @@ def _plain(text: str) -> str:
     return f"- {defused(one_line(clip(masked_text(text.strip()), _LONGEST)))}"
 
 
-def _note(rules: int, notices: int) -> str:
-    named = [
-        f"{number} {word}{'s' * (number > 1)}" for number, word in ((rules, "rule"), (notices, "notice")) if number
-    ]
+def _note(told: Told) -> str:
+    named = []
+    for number, word, more in zip((told.cut_rules, told.cut_notices), ("rule", "notice"), told.more, strict=True):
+        if number or more:
+            named.append(f"{number}{' or more' * more} {word}{'s' * (number != 1)}")
     return f"(no room for {' and '.join(named)})"

@@ -108,7 +108,7 @@ def _document(selection: Selection, told: Told) -> dict[str, Any]:
         "notices": [dict(one) for one in told.notices],
         "text": told.text,
         "tokens": told.tokens,
-        "cut": {"rules": told.cut_rules, "notices": told.cut_notices},
+        "cut": {"rules": told.cut_rules, "notices": told.cut_notices, "more": any(told.more)},
     }
 
 

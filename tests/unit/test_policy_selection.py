@@ -160,10 +160,13 @@ def test_of_a_first_rule_without_room_the_head_is_told() -> None:
     assert policy.tokens <= 20 and names(policy) == ["p"]
 
 
-def test_more_rules_than_are_ever_told_are_counted() -> None:
+def test_of_more_rules_than_are_ever_told_it_is_said_that_there_are_more() -> None:
     scope = learned("agent/a", [belief(f"b{n:04}") for n in range(MOST_TOLD + 7)], [])
     policy = told(scope, tokens=NO_ROOM_LIMIT)
-    assert len(policy.rules) == MOST_TOLD and policy.cut_rules == 7
+    assert len(policy.rules) == MOST_TOLD and policy.more == (True, False)
+    assert policy.text.endswith("(no room for 0 or more rules)")
+    few = told(scope, tokens=200)
+    assert few.text.endswith(f"(no room for {MOST_TOLD - len(few.rules)} or more rules)")
 
 
 def test_standing_preferences_say_how_much_room_they_need() -> None:
