@@ -106,8 +106,9 @@ def report(client: httpx.Client, number: int, reads: int) -> None:
         "the user writes": with_writes(client, asked(reads // 20, 4), lambda place: verified(client, "ida")),
     }
     found = client.get(asked(1, 2)[0]).json()
-    told = len(found["rules"]) + found["cut"]["rules"]
-    print(f"policy of {number:,} beliefs: {told} hold in a context such as those, {len(found['rules'])} have room")
+    told = f"{len(found['rules'])} rules of {len(found['rules']) + found['cut']['rules']}"
+    more = " or more" * found["cut"]["more"]
+    print(f"policy of {number:,} beliefs: a context such as those has room for {told}{more} that hold")
     floor = percentile(lines["an empty answer (floor)"], 0.5)
     for name, times in lines.items():
         p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
