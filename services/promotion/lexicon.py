@@ -195,10 +195,23 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
     for value, names in _LANGUAGES.items()
 }  # fmt: skip
 
-MENTIONS: dict[tuple[str, str], regex.Pattern[str]] = {
-    what: regex.compile("|".join(f"(?:{pattern})" for pattern in patterns)) for what, patterns in _PATTERNS.items()
+HAN = regex.compile(r"\p{Han}")
+
+
+def _compiled(*, chinese: bool) -> dict[tuple[str, str], regex.Pattern[str]]:
+    mine = {what: [one for one in ways if bool(HAN.search(one)) is chinese] for what, ways in _PATTERNS.items()}
+    return {what: regex.compile("|".join(f"(?:{one})" for one in ways)) for what, ways in mine.items() if ways}
+
+
+MENTIONS = {False: _compiled(chinese=False), True: _compiled(chinese=True)}
+"""For text in Chinese or not: (aspect, value) -> how it is asked for."""
+CUES = {
+    "process": regex.compile(
+        r"outcome|conclu|bottom|result|answer|verdict|takeaway|upshot|finding|expla|reason|step|process|deriv|think|"
+        r"thought|work|justif|rational|background|\bhow |through|chase|point|tl;?dr|found|why|\p{Han}"
+    )
 }
-"""(aspect, value) -> how it is asked for."""
+"""Of an aspect with costly patterns: what stands in any text that they find."""
 
 DENIED = regex.compile(
     r"(?:\b(?:no|not|never|without|stop|skip|omit|drop|spare me|leave out|cut|avoid|quit|forget|lose|ditch|enough|"
@@ -224,11 +237,13 @@ ONCE = regex.compile(
 
 CONDITION = regex.compile(
     r"^(?:(?:but|and|so|please) )?(?:when(?:ever)?|if|for|during|in case of) (?P<first>[^,;:?!]{2,60}), |"
-    r"[ ,](?:when(?:ever)?|if|for|during|about|in case of) (?P<last>[^,.;:?!]{2,60})$|"
+    r"[ ,](?:when(?:ever)?|if|for|during|about|in case of) (?P<last>[^,.;:?!]{2,60})$"
+)
+"""What a wish holds under."""
+CONDITION_ZH = regex.compile(
     r"^(?:但|不过)?(?:如果|当|在)?(?P<zh>[^,，。]{1,12}?)(?:的时候|时候|的话|时)[,，]?|"
     r"^(?:但|不过)?(?:对于?|关于|遇到)(?P<of>[^,，。]{1,12}?)(?:的?问题|的?任务|方面)?[,，]"
 )
-"""What a wish holds under."""
 _ANY_TIME = """
     a about again all always an and answer answering answers any anything approval are as ask asked asking asks
     at be best brevity can case cases claim claims clarity confirmation convenience did do does doing done each

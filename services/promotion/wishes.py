@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import regex
@@ -58,23 +59,34 @@ def wishes_of(clause: str) -> list[Wish]:
     plain = folded(clause)
     if not plain or len(plain) > MAX_READ or (lexicon.QUESTION.search(plain) and not lexicon.REQUEST.search(plain)):
         return []
-    once, when = lexicon.ONCE.search(plain) is not None, _condition(plain)
+    found: dict[str, set[tuple[str, str, bool]]] = {}
+    for aspect, value, match in _mentions(plain):
+        before = plain[: match.start()]
+        denied = lexicon.DENIED.search(before) is not None
+        if denied or value not in lexicon.NAMED or _is_asked(match[0], before):
+            found.setdefault(aspect, set()).add(_meant(aspect, value, denied=denied))
+    when = _condition(plain) if found else None
     if when is None:
         return []
-    found: dict[str, set[tuple[str, str, bool]]] = {}
-    for (aspect, value), pattern in lexicon.MENTIONS.items():
-        for match in pattern.finditer(plain):
-            before = plain[: match.start()]
-            denied = lexicon.DENIED.search(before) is not None
-            if value in lexicon.NAMED and not denied and not _is_asked(match[0], before):
-                continue
-            found.setdefault(aspect, set()).add(_meant(aspect, value, denied=denied))
+    once = lexicon.ONCE.search(plain) is not None
     return [Wish(*whats.pop(), clause.strip(), once, when) for whats in found.values() if len(whats) == 1]
+
+
+def _mentions(plain: str) -> Iterator[tuple[str, str, regex.Match[str]]]:
+    """Every value that is mentioned, by the patterns of the scripts that the text is in."""
+    scripts = [False, True] if lexicon.HAN.search(plain) else [False]
+    silent = {aspect for aspect, cue in lexicon.CUES.items() if cue.search(plain) is None}
+    for chinese in scripts:
+        for (aspect, value), pattern in lexicon.MENTIONS[chinese].items():
+            if aspect not in silent:
+                yield from ((aspect, value, match) for match in pattern.finditer(plain))
 
 
 def _condition(plain: str) -> str | None:
     """The words of what a wish is limited to; empty for always, None for more than can be a trigger."""
     found = lexicon.CONDITION.search(plain)
+    if found is None and _HAN.search(plain):
+        found = lexicon.CONDITION_ZH.search(plain)
     said = next((part for part in found.groups() if part), "") if found is not None else ""
     if _HAN.search(said):
         said = lexicon.ANY_TIME_ZH.sub("", said)
@@ -133,6 +145,6 @@ def _meant(aspect: str, value: str, *, denied: bool) -> tuple[str, str, bool]:
 
 
 _SPACES = regex.compile(r"\s+")
-_HAN = regex.compile(r"\p{Han}")
+_HAN = lexicon.HAN
 _WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*")
 _OURS = {folded(statement): what for what, both in lexicon.STATEMENTS.items() for statement in both}

@@ -53,6 +53,8 @@ from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recor
 
 MOST = 256
 """Scopes that are remembered; another one is folded from its events again."""
+LONG = 1_000
+"""Characters of a text that is read beside the loop: a page takes milliseconds."""
 LAST = "last"
 """The part in the id of a decision's last event."""
 
@@ -110,7 +112,7 @@ class Promoter:
 
     async def _said(self, reaction: Reaction, text: str) -> list[dict[str, Any]]:
         """Wishes about conduct in the words of a run's user."""
-        wishes = wishes_in(text)
+        wishes = wishes_in(text) if len(text) < LONG else await asyncio.to_thread(wishes_in, text)
         user = (reaction.event.user or await _user_of(reaction)) if wishes else ""
         if not user:
             return []

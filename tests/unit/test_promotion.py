@@ -120,7 +120,7 @@ def test_what_is_opposed_is_so_both_ways_and_never_to_itself() -> None:
 
 
 def test_every_wish_that_can_be_read_has_words_of_ours() -> None:
-    for aspect, value in MENTIONS:
+    for aspect, value in MENTIONS[False].keys() | MENTIONS[True].keys():
         assert (aspect, value, False) in STATEMENTS
         assert aspect in POLES or (aspect, value, True) in STATEMENTS
 
