@@ -344,3 +344,30 @@ def test_a_wish_under_a_condition_is_a_rule_of_its_own(db: Database) -> None:
     }
     under = found[conduct_id(("process", "steps", False), "code")]
     assert under["trigger"] == {"any": [{"field": "goal", "has": "code"}, {"field": "query", "has": "code"}]}
+
+
+def test_who_takes_it_back_in_the_same_session_has_said_the_last_word(db: Database) -> None:
+    put(db, said("s1", "Just the conclusion"), said("s1", "Sorry, show me every step", number=1))
+    put(db, said("s2", "Just the conclusion", data={"role": "assistant", "content": "Just the conclusion"}))
+    run(db)
+    assert standing(db) == {CONCLUSION: ("candidate", 0, 1), STEPS: ("candidate", 1, 0)}
+
+
+def test_a_learning_that_runs_come_to_again_is_a_rule_unless_they_were_told_it(db: Database) -> None:
+    """One run counts once; whoever was told the rule has not found it out."""
+    name, lesson = memory_id("m1"), "run the tests before you commit"
+    names: dict[str, Any] = {"agent": "coder", "user": "u1", "time": "2026-05-30T10:00:00Z"}
+    admitted = {"memory": "m1", "proposal": "p0", "content": lesson, "kind": "learning", "source": "settlement"}
+    raws: list[dict[str, Any]] = [{"id": "a0", "type": "memory.admitted", "run": "r0", "task": "t0", "data": admitted}]
+    for n in range(1, 5):
+        proposed = {"content": lesson, "kind": "learning", "source": "settlement" if n < 4 else "agent"}
+        rejected = {"proposal": f"p{n}", "reason": "duplicate", "duplicate_of": "m1", "kind": "learning"}
+        common = {"run": f"r{n}", "task": f"t{n}"}
+        raws.append({"id": f"p{n}", "type": "memory.proposed", **common, "data": proposed})
+        raws.append({"id": f"d{n}", "type": "memory.rejected", **common, "data": rejected})
+    told = {"context": "c", "now": names["time"], "policy": [["agent/coder", name]]}
+    put(db, door.admit({"id": "c", "type": "context.assembled", "task": "t3", "time": names["time"], "data": told}))
+    put(db, *(door.admit({**names, **raw}) for raw in raws))
+    run(db)
+    assert standing(db, "agent/coder") == {name: ("active", 3, 0)}
+    assert not any(lesson in event.data for event in promoted(db) if event.type == "belief.verified")
