@@ -125,6 +125,7 @@ class Calibrator:
     owner: str
     lease_s: float = 10.0
     _done: datetime | None = None
+    _told: datetime | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Calibrate until ``stopping``; raises when the store cannot be used."""
@@ -148,11 +149,13 @@ class Calibrator:
                 raise Fenced("the calibrator's lease is somebody else's")
             verdicts = reviewing.result()
         except (Fenced, Transient) as error:
-            _log.info("beliefs are looked at later: %s", brief(error))
+            if self._told != slot:
+                self._told = slot
+                _log.info("beliefs as of %s are looked at later: %s", slot.isoformat(), brief(error))
             return
         except RefoldError as error:
-            _log.warning("beliefs cannot be looked at: %s", brief(error))
-            return
+            _log.warning("beliefs as of %s cannot be looked at: %s", slot.isoformat(), brief(error))
+            verdicts = {}
         finally:
             for task in (holding, reviewing):
                 task.cancel()
