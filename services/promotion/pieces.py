@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from events.event import Event
+from events.triggers import MAX_CHARS
 from events.types.belief import ExperienceRecorded
 from projections.bounds import digest
 from services.promotion.rulebook import Kept, Rulebook
@@ -108,6 +109,6 @@ def tools_of(trigger: Any) -> set[str]:
 
 def _trigger(kept: Kept) -> dict[str, Any]:
     """A lesson about a tool holds where that tool is at hand; any other always."""
-    if kept.source != "experience" or not kept.entity:
+    if kept.source != "experience" or not 0 < len(kept.entity.strip()) <= MAX_CHARS:
         return {}
     return {"any": [{"field": "tool", "is": kept.entity}, {"field": "tools", "is": kept.entity}]}
