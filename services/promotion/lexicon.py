@@ -67,7 +67,7 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\bexplain(?: more)?(?=$| this time| please| today| again)",
         r"\b(?:go|do it|answer|work|proceed) step by step\b|^step by step\b|\btell me why(?: before| every| you|$)|"
         r"\bshow (?:your|the) work(?:ing)?\b",
-        rf"(?:讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有).{{0,6}}{_ZH_WAY}",
+        rf"(?:讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有)[^,;:不别无]{{0,6}}{_ZH_WAY}",
         rf"(?:每一?步|{_ZH_WAY})(?:(?![不别无]).){{0,4}}(?:讲|写|列|说|展示)(?:一下|出来|清楚|给我)?",
         r"一步一?步(?:地|来|讲|说|写)?|逐步(?:讲|说|解释|来)|(?:讲|说)说?你?(?:是)?怎么(?:想|做|得|算)",
         r"解释(?:一下)?(?:你的)?(?:原因|理由|为什么)",

@@ -232,3 +232,48 @@ def test_mcp_serves_neither_sessions_nor_pages_from_elsewhere(
 def said(result: CallToolResult) -> str:
     """What a tool answered."""
     return "".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+SAID = (
+    "Just the conclusion, please. I don't need to see how you got there.",
+    "Spare me the process and tell me the result.",
+    "以后直接给结论，不用讲过程。",
+)
+
+
+def test_what_a_user_asks_for_in_three_sessions_is_first_in_the_fourth_context(instance: Instance) -> None:
+    """Candidates are not told: after two sessions it is none yet. Nobody else is told it, whichever agent asks."""
+    agent, ada, bob = (instance.name(stem) for stem in ("agent", "ada", "bob"))
+
+    def session(user: str, words: str) -> str:
+        task = instance.name("task")
+        names = {"task": task, "agent": agent, "user": user, "session": f"{task}-s"}
+        told = {"role": "user", "content": words}
+        instance.stored(
+            instance.event(f"{task}-r", "run.started", {"goal": "quarterly figures"}, **names),
+            instance.event(f"{task}-r", "message.added", told, **names),
+        )
+        return task
+
+    def context(user: str) -> str:
+        task = session(user, "How did the quarter go?")
+        body = {"task": task, "query": "How did the quarter go?"}
+        return str(instance.http.post("/v1/context", json=body).json()["text"])
+
+    for words in SAID[:2]:
+        session(ada, words)
+    until(lambda: [one for one in believed(instance, ada) if one["supports"] == 2])
+    assert "## policy" not in context(ada)
+    session(ada, SAID[2])
+    (rule,) = until(lambda: [one for one in believed(instance, ada) if one["status"] == "active"])
+    first = context(ada).partition("## policy\n")[2].splitlines()[:2]
+    assert first == ["Rules, the user's own first:", f"- {rule['statement']}"]
+    assert rule["statement"] not in context(bob)
+    other = instance.name("agent")
+    assert [one["standing"] for one in policy(instance, agent=other, user=ada)["rules"]] == [True]
+    assert policy(instance, agent=agent)["rules"] == policy(instance, agent=agent, user=bob)["rules"] == []
+
+
+def believed(instance: Instance, user: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = instance.http.get("/v1/beliefs", params={"user": user}).json()["items"]
+    return found
