@@ -76,9 +76,9 @@ def belief(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one belief and why it is believed, down to the events that speak for and against it.
+    """Show one belief and why it is believed.
 
-    `refold events --id ID` shows such an event, `refold events --run ID` all those of a run.
+    `refold events --id ID` shows an event that speaks for or against it, `refold events --run ID` all those of a run.
     """
     whose, path = _whose(agent, user, org), f"/v1/beliefs/{segment(name)}"
     with connected(data, url) as client:
