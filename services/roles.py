@@ -125,7 +125,11 @@ def api(backend: Backend) -> Run:
     HttpServer(host, port).close()
 
     async def run(stopping: asyncio.Event) -> None:
-        await serve(create_app(backend), HttpServer(host, port), stopping)
+        warming = asyncio.create_task(backend.embeddings.warm(), name="warm up")
+        try:
+            await serve(create_app(backend), HttpServer(host, port), stopping)
+        finally:
+            warming.cancel()
 
     return run
 

@@ -60,6 +60,8 @@ async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -
         app = create_app(backend)
         await http.start(app)
         stack.push_async_callback(http.stop)
+        warming = asyncio.create_task(backend.embeddings.warm(), name="warm up")
+        stack.callback(warming.cancel)
         await _refold_stale(backend, app.state.jobs)
         folder.announce(Instance(os.getpid(), http.url, redis.url))
         sys.stdout.write(f"ready {http.url}\n")

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from events.database import Database
@@ -100,6 +101,12 @@ class Embeddings:
                 self._failed = (model.name, time.monotonic(), str(error))
             _log.warning("%s", error)
             raise Transient(str(error)) from error
+
+    async def warm(self) -> None:
+        """Have the model of searches in memory before anybody asks. Never raises: who asks is told what is wrong."""
+        with suppress(Transient):
+            if not self._choice.off and (model := await self._db.read(models.active)) is not None:
+                await self.rows(model, ["a first word"], query=True)
 
     async def close(self) -> None:
         """End the process that embeds."""
