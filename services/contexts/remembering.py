@@ -11,6 +11,7 @@ from projections.context.remembered import PART, Remembered, always_told, rememb
 from projections.queries.memories import memories_of
 from services.contexts.readers import MEMORIES, Named, Reader
 from services.contexts.request import ContextRequest
+from services.curation.safety import is_order
 
 
 class Remembrance(NamedTuple):
@@ -29,7 +30,10 @@ def scopes_of(about: Mapping[str, Any]) -> Iterator[str]:
 
 
 async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, Any], now: datetime) -> Remembrance:
-    """What holds at that moment of the memories of a task."""
+    """What holds at that moment of the memories of a task.
+
+    What reads like an instruction is data, whatever it was when it was admitted: it may have been edited since.
+    """
     if PART not in request.parts:
         return Remembrance([], [], [])
     known: list[dict[str, Any]] = []
@@ -40,4 +44,8 @@ async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, 
     shown = {(one.memory, one.scope) for one in always}
     by_name = {(one["memory"], one["scope"]): one for one in known}
     brought = [remembered(by_name[name]) for name in named if name in by_name and name not in shown]
-    return Remembrance(always, brought, named)
+    return Remembrance([_judged(one) for one in always], [_judged(one) for one in brought], named)
+
+
+def _judged(memory: Remembered) -> Remembered:
+    return memory._replace(trust="data") if is_order(memory.content, memory.kind) else memory
