@@ -7,6 +7,7 @@ covered by it: both become one, with the fuller words. Tastes are left alone: wh
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import regex
@@ -54,5 +55,7 @@ def _in_order(fuller: str, covered: str) -> bool:
     return len(fewer) < len(pieces) and all(piece in rest for piece in fewer)
 
 
-def _pieces(text: str) -> list[str]:
-    return list(_PIECE.findall(normal_form(text)))
+@lru_cache(maxsize=8_192)
+def _pieces(text: str) -> tuple[str, ...]:
+    # each new memory is held against many: their words are found once
+    return tuple(_PIECE.findall(normal_form(text)))
