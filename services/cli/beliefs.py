@@ -9,7 +9,17 @@ import typer
 from services.cli.client import connected, segment
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import hint, one_line, piped, print_fields, print_json, print_lines, print_table, say
+from services.cli.output import (
+    hint,
+    one_line,
+    piped,
+    print_entries,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+    say,
+)
 from services.cli.read import read_note, second
 
 BAR = 10
@@ -56,8 +66,8 @@ def beliefs(
          second(one.get("last_verified"))[:10], one["belief"], one_line(one["statement"]))
         for one in found
     ]  # fmt: skip
-    columns = ("confidence", "status", "for#", "against#", "verified", "belief", "statement~")
-    print_table(columns, rows, empty="no beliefs yet")
+    columns = ("confidence", "status", "for#", "against#", "verified", "belief", "statement")
+    print_entries(columns, rows, below=("statement",), empty="no beliefs yet")
     for notice in notices:
         say(f"{notice['standing']}: {notice['notice']} ({_times(notice)})", style="yellow")
     if found and not piped():
