@@ -1,4 +1,4 @@
-"""What of runs belongs to a scope: their notes and settlements, which live with tasks and sessions.
+"""All that a scope holds at once: evidence of its beliefs, and what of runs belongs to it, notes and settlements.
 
 A run is its user's, if it names one; else its agent's; else the organisation's. So nothing that a user's run wrote is
 in a read of an agent's scope, whoever wrote it.
@@ -6,19 +6,34 @@ in a read of an agent's scope, whoever wrote it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, or_, select
 
-from projections.queries.rows import Document
+from projections.belief.tables import EVIDENCE, GROUNDS
+from projections.queries.rows import Document, many, pick
 from projections.settlements import SETTLEMENTS
 from projections.task.tables import NOTES, RUNS
 
+_EVIDENCE = ("source", "kind", "run", "counts", "because", "detail", "by", "time", "event_id")
 _NOTE = ("content", "version", "category", "ttl_s", "written_at", "source", "run")
 _SETTLEMENT = (
     "task", "session", "reason", "degraded", "session_state", "reflections", "learnings", "evidence", "time",
 )  # fmt: skip
+
+
+def evidence_of_scope(conn: Connection, org: str, scope: str, most: int) -> dict[str, list[Document]]:
+    """What each belief of a scope stands on, by its key: its latest ``most`` pieces here, then those from elsewhere."""
+    found: dict[str, list[Document]] = defaultdict(list)
+    latest_first = (EVIDENCE.c.belief, EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc())
+    for row in many(conn, EVIDENCE, org, scope, order=latest_first):
+        if len(of := found[row["belief"]]) < most:
+            of.append(pick(row, *_EVIDENCE))
+    for row in many(conn, GROUNDS, org, scope):
+        found[row["belief"]] += row["elsewhere"] or []
+    return found
 
 
 def notes_of_scope(conn: Connection, org: str, scope: str) -> list[Document]:

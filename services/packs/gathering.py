@@ -15,13 +15,15 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, select
 
+from projections.bounds import short
 from projections.cards.secrets import masked
 from projections.memory.tables import MEMORIES
-from projections.queries.beliefs import belief_document, beliefs_of
+from projections.queries.beliefs import beliefs_of
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules
-from projections.queries.of_scope import notes_of_scope, settlements_of_scope
+from projections.queries.of_scope import evidence_of_scope, notes_of_scope, settlements_of_scope
 from projections.read_models import Read, ReadModels
 from services.packs.form import BeliefItem, Item, MemoryItem, NoteItem, Pack, Scope, SettlementItem
+from services.packs.proposals import MOST_EVIDENCE
 
 T = TypeVar("T", bound=Item)
 
@@ -107,20 +109,20 @@ def _memories(conn: Connection, org: str, scope: str) -> list[dict[str, Any]]:
 
 
 def _beliefs(conn: Connection, org: str, scope: str, now: datetime, rules: BeliefRules) -> list[dict[str, Any]]:
-    """Beliefs that stand, by name: what was taken back, or has nothing left to stand on, is not passed on."""
-    found = beliefs_of(conn, org, scope, now=now, rules=rules)
-    standing = sorted(one["belief"] for one in found if one["status"] != "retired")
-    documents = (belief_document(conn, org, scope, belief, now=now, rules=rules) for belief in standing)
-    return [_belief(one) for one in documents if one is not None]
+    """Beliefs that stand, by name: what was taken back, or has nothing left to stand on, is not passed on.
 
-
-def _belief(document: dict[str, Any]) -> dict[str, Any]:
-    """What it brought from elsewhere goes on with it."""
-    evidence = [*document["evidence"], *document.get("elsewhere", ())]
-    return {
-        **_some({**document, "evidence": evidence}, _BELIEF),
-        "confidence": round(document["confidence"], DIGITS),
-    }
+    What one brought from elsewhere goes on with it.
+    """
+    evidence = evidence_of_scope(conn, org, scope, MOST_EVIDENCE)
+    found = sorted(beliefs_of(conn, org, scope, now=now, rules=rules), key=lambda one: str(one["belief"]))
+    return [
+        {
+            **_some({**one, "evidence": evidence.get(short(one["belief"]), [])}, _BELIEF),
+            "confidence": round(one["confidence"], DIGITS),
+        }
+        for one in found
+        if one["status"] != "retired"
+    ]
 
 
 def _some(row: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from services.packs.reporting import TAKEN, report_of
 BATCH = 500
 """Events that are published together."""
 PATIENCE_S = 60.0
-"""How long the curator may decide on nothing before an import is given up, to be begun again later."""
+"""How long nothing may be taken, or decided on, before an import is given up, to be begun again later."""
 TELL_S = 5.0
 """How often it is told how far an import is, though it got no further: whoever listens knows that it goes on."""
 _POLL_S = 0.1
@@ -108,12 +108,21 @@ class Importing:
         return {name: raw for name, raw in events.items() if raw["id"] in ours or name not in known}
 
     async def _publish(self, raws: Sequence[dict[str, Any]]) -> AsyncIterator[int]:
-        for start in range(0, len(raws), BATCH):
+        """How many are published, batch by batch. One that is not durable in time is sent again, with the same ids."""
+        start, since = 0, monotonic()
+        while start < len(raws):
             batch = raws[start : start + BATCH]
-            outcomes = await self._backend.publisher.publish(batch, org=self._org, source="packs")
-            self._outcomes.update((raw["id"], outcome) for raw, outcome in zip(batch, outcomes, strict=True))
-            self._token = next((one.token for one in reversed(outcomes) if one.status == "stored"), self._token)
-            yield start + len(batch)
+            try:
+                outcomes = await self._backend.publisher.publish(batch, org=self._org, source="packs")
+            except Transient:
+                if monotonic() - since > PATIENCE_S:
+                    raise
+                await asyncio.sleep(_POLL_S)
+            else:
+                self._outcomes.update((raw["id"], outcome) for raw, outcome in zip(batch, outcomes, strict=True))
+                self._token = next((one.token for one in reversed(outcomes) if one.status == "stored"), self._token)
+                start, since = start + len(batch), monotonic()
+            yield start
 
     def _taken(self, raws: Iterable[Mapping[str, Any]]) -> set[str]:
         return {raw["id"] for raw in raws if self._outcomes[raw["id"]].status in TAKEN}
