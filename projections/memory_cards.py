@@ -251,7 +251,7 @@ def _named(recorded: Recorded) -> list[RowRef]:
     return [*refs, RowRef("card_needs")]
 
 
-MEMORY_CARDS = Projection(name="memory_cards", version=2, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
+MEMORY_CARDS = Projection(name="memory_cards", version=3, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
 
 
 def memory_cards(templates: Templates) -> Projection:

@@ -23,6 +23,8 @@ _SCHEMAS = ("parameters", "input_schema", "inputSchema", "args_schema")
 _SAYS_NOTHING = frozenset(
     ("name", "type", "status", "value", "number", "date", "time", "result", "data", "item", "text")
 )
+_MARKS = frozenset(("id", "no", "nr", "number", "code", "key", "ref"))
+"""Last words of a parameter that say that it names a thing."""
 _NAME = 120
 _TITLE = 400
 
@@ -46,6 +48,20 @@ def readings(field: str) -> tuple[str, ...]:
         return ()
     longer = (*words(around[-1]), *plain) if around else ()
     return tuple(dict.fromkeys("_".join(name) for name in (plain, longer) if name))
+
+
+@lru_cache(maxsize=8_192)
+def callings(parameter: str) -> frozenset[str]:
+    """How a field may call what a parameter (in the form of ``readings``) asks for.
+
+    ``new_item_id`` is ``item_id``, ``item`` and ``new_item``, too; a word that says nothing alone is none.
+    """
+    words_of = parameter.split("_")
+    named = words_of[:-1] if words_of[-1] in _MARKS else words_of
+    forms = {parameter, "_".join(named)}
+    if named is not words_of and len(words_of) > 2:
+        forms |= {"_".join(words_of[1:]), "_".join(named[1:])}
+    return frozenset(forms - _SAYS_NOTHING - {""} | {parameter})
 
 
 def parameters(tools: Any) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ _LINE = re.compile(
         (?P<value>.*?)[ \t]*""",
     re.VERBOSE,
 )
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _MAX_WORDS = 4
 
 
@@ -46,7 +47,7 @@ def records(lines: Sequence[str]) -> Any:
 
 
 def _read(line: str) -> _Line:
-    match = _LINE.fullmatch(line)
+    match = _LINE.fullmatch(_BOLD.sub(r"\1", line) if "**" in line else line)
     if match is None or not (match["name"] or match["dash"]) or (match["name"] or "").count(" ") >= _MAX_WORDS:
         raise _Unclear
     value = match["value"]
@@ -79,7 +80,7 @@ def _block(lines: Sequence[_Line], at: int, depth: int) -> tuple[Any, int]:
     return _array(lines, at, depth) if lines[at].item else _object(lines, at, depth)
 
 
-def _array(lines: Sequence[_Line], at: int, depth: int) -> tuple[list[Any], int]:
+def _array(lines: Sequence[_Line], at: int, depth: int) -> tuple[Any, int]:
     indent, items = lines[at].indent, list[Any]()
     while at < len(lines) and lines[at].indent == indent and lines[at].item:
         if not lines[at].name:
@@ -94,7 +95,16 @@ def _array(lines: Sequence[_Line], at: int, depth: int) -> tuple[list[Any], int]
         value, _ = _block_of([lines[at]._replace(indent=inner, item=False), *lines[at + 1 : end]], depth)
         items.append(value)
         at = end
-    return items, at
+    return _as_object(items), at
+
+
+def _as_object(items: list[Any]) -> Any:
+    """Items that are one ``name: value`` each, each with a name of its own, are the members of an object."""
+    if len(items) > 1 and all(isinstance(item, dict) and len(item) == 1 for item in items):
+        names = [name for item in items for name in item]
+        if len(set(names)) == len(names):
+            return {name: value for item in items for name, value in item.items()}
+    return items
 
 
 def _block_of(lines: Sequence[_Line], depth: int) -> tuple[Any, int]:

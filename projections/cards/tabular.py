@@ -1,6 +1,6 @@
 """Texts that are tables or records, read as what they mean and spelled as they are.
 
-* Markdown tables, and tables with tabs, with less prose around them than they are long;
+* tables in Markdown, with tabs or with commas, and records, with less prose around them than they are long;
 * texts that are a table as a whole: with commas, with semicolons, with columns two spaces apart;
 * texts that are ``name: value`` lines as a whole, indented and with ``-`` as in YAML, or in paragraphs.
 
@@ -26,6 +26,9 @@ MAX_NAME = 40
 MAX_WORDS = 4
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*|\s*\|\s*:?-+:?\s*\|\s*")
+_HEADING = re.compile(
+    r"#{1,6}[ ]+(.{1,40}?)[ :：]*|[ ]{0,3}(?:\*\*)?([^\s:：#|,\-][^:：|,]{0,39}?)(?:\*\*)?[:：](?:\*\*)?[ ]*"
+)
 _GAP = re.compile(r" {2,}|\t+")
 _PIPE = re.compile(r"(?<!\\)\|")
 _NO_NAME = re.compile(r"\d|.*[.!?。！？,;]$|.*[{}<>=\"]")
@@ -41,12 +44,21 @@ def structured(text: str) -> Any:
     for mark, split in ((",", _by_commas), (";", _by_semicolons), ("  ", _by_gaps)):
         if lines and mark in lines[0] and (table := _table(lines, split)) is not None and _is_compact(table):
             return table
-    if "|" in text or "\t" in text:
-        parts = list(_parts(text.splitlines()))
-        prose = sum(len(part) for part in parts if isinstance(part, str))
-        if 2 * prose < len(text) and any(not isinstance(part, str) for part in parts):
-            return parts[0] if len(parts) == 1 else parts
-    return records(text.splitlines())
+    if (whole := records(lines_with_gaps := text.splitlines())) is not None:
+        return whole
+    parts = list(_parts(lines_with_gaps))
+    prose = sum(len(part) for part in parts if isinstance(part, str))
+    if 2 * prose >= len(text) or all(isinstance(part, str) for part in parts):
+        return None
+    return parts[0] if len(parts) == 1 else _one_object(parts)
+
+
+def _one_object(parts: list[Any]) -> Any:
+    """Parts that are objects with members of their own are one object; others stay side by side."""
+    names = [name for part in parts if isinstance(part, dict) for name in part]
+    if all(isinstance(part, dict) for part in parts) and len(set(names)) == len(names):
+        return {name: value for part in parts for name, value in part.items()}
+    return parts
 
 
 def _by_commas(line: str) -> Cells:
@@ -106,45 +118,66 @@ def _are_names(names: Sequence[str]) -> bool:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[Any]:
-    """A text as its tables, and as the texts between them."""
+    """A text as its tables and records, and as the texts between them; what stands below a heading bears its name."""
     prose: list[str] = []
     at = 0
     while at < len(lines):
-        end, table = _table_at(lines, at)
-        if table is None:
+        end, part = _part_at(lines, at)
+        if part is None:
             prose.append(lines[at])
             at += 1
             continue
         if text := "\n".join(prose).strip():
             yield text
         prose = []
-        yield table
+        yield part
         at = end
     if text := "\n".join(prose).strip():
         yield text
 
 
-def _table_at(lines: Sequence[str], at: int) -> tuple[int, list[dict[str, str]] | None]:
-    """The table that begins at a line, and where it ends."""
-    if "|" in lines[at] and at + 1 < len(lines) and _RULE.fullmatch(lines[at + 1]):
-        end = _while(lines, at + 2, "|")
-        body = [lines[at], *lines[at + 2 : end]]
-        return end, _table(body, _by_pipes) if len(body) > MIN_ROWS else _pair(body)
-    if "\t" in lines[at]:
-        end = _while(lines, at, "\t")
-        return end, _table(lines[at:end], _by_tabs)
+def _part_at(lines: Sequence[str], at: int) -> tuple[int, Any]:
+    """The table or records that begin at a line, and where they end; None where it is neither."""
+    line = lines[at]
+    if heading := _HEADING.fullmatch(line):
+        begin = next((n for n in range(at + 1, min(at + 3, len(lines))) if lines[n].strip()), at)
+        end, part = _table_at(lines, begin, named=True) if begin > at else (at, None)
+        if part is not None:
+            return end, {(heading[1] or heading[2]).strip(): part}
+    end, table = _table_at(lines, at)
+    if table is not None:
+        return end, table
+    if line.strip() and (at == 0 or not lines[at - 1].strip() or _HEADING.fullmatch(lines[at - 1])):
+        end = next((n for n in range(at, len(lines)) if not lines[n].strip()), len(lines))
+        return end, records(lines[at:end])
     return at, None
 
 
-def _pair(body: Sequence[str]) -> list[dict[str, str]] | None:
-    """A table of one row, which its rule makes sure of."""
-    if len(body) != MIN_ROWS:
-        return None
-    names, cells = ([cell.strip() for cell in _by_pipes(line)] for line in body)
-    return [dict(zip(names, cells, strict=True))] if len(names) == len(cells) and _are_names(names) else None
+def _table_at(lines: Sequence[str], at: int, named: bool = False) -> tuple[int, list[dict[str, str]] | None]:
+    """The table that begins at a line, and where it ends. ``named``: a heading stands before it, one row is enough."""
+    if "|" in lines[at] and at + 1 < len(lines) and _RULE.fullmatch(lines[at + 1]):
+        end = _while(lines, at + 2, "|")
+        body = [lines[at], *lines[at + 2 : end]]
+        return end, _table(body, _by_pipes) if len(body) > MIN_ROWS else _pair(body, _by_pipes)
+    if "\t" in lines[at]:
+        end = _while(lines, at, "\t")
+        return end, _table(lines[at:end], _by_tabs)
+    if "," in lines[at]:
+        end = _while(lines, at, ",")
+        body = list(lines[at:end])
+        table = _table(body, _by_commas) if len(body) > MIN_ROWS else _pair(body, _by_commas) if named else None
+        return end, table if table and _is_compact(table) else None
+    return at, None
 
 
 def _while(lines: Sequence[str], at: int, mark: str) -> int:
-    while at < len(lines) and mark in lines[at]:
-        at += 1
-    return at
+    """The first line from ``at`` on that lacks a mark."""
+    return next((n for n in range(at, len(lines)) if mark not in lines[n]), len(lines))
+
+
+def _pair(body: Sequence[str], split: Callable[[str], Cells]) -> list[dict[str, str]] | None:
+    """A table of one row, which its rule or heading makes sure of."""
+    if len(body) != MIN_ROWS:
+        return None
+    names, cells = ([cell.strip() for cell in split(line)] for line in body)
+    return [dict(zip(names, cells, strict=True))] if len(names) == len(cells) and _are_names(names) else None

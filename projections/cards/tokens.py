@@ -14,6 +14,9 @@ MAX_TEXT = 32_768
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 
+_GOES_ON = r"[0-9_]|-[A-Za-z-]{0,20}[0-9]"
+"""After letters: they are the head of an id."""
+
 _TOKEN = re.compile(
     rf"""
     (?:(?<![a-z])|(?=[“「『《]))(?![a-z]++[ ,;!?][^0-9])(?=[A-Za-z0-9_.+~/\\“「『《-])(?:
@@ -29,13 +32,15 @@ _TOKEN = re.compile(
     | (?P<number>(?<![A-Za-z0-9_.])[-+]?(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d++\.\d+)(?![A-Za-z0-9_]))
     | (?P<id>(?<![A-Za-z0-9_])(?=[A-Za-z0-9][A-Za-z-]{{0,80}}+[0-9_]|[0-9])[A-Za-z0-9_-]*+)
     | (?P<quoted>[“「『《][^”」』》]{{2,60}}[”」』》])
-    | (?P<name>(?<![A-Za-z0-9_])[A-Z][A-Za-zÀ-ɏ'’]++(?![0-9_])(?:\ [A-Z][A-Za-zÀ-ɏ'’]++(?![0-9_])){{0,3}})
+    | (?P<name>(?<![A-Za-z0-9_])[A-Z][A-Za-zÀ-ɏ'’]++(?!{_GOES_ON})(?:\ [A-Z][A-Za-zÀ-ɏ'’]++(?!{_GOES_ON})){{0,3}})
     )""",
     re.VERBOSE,
 )
 """Letters are Latin on purpose where a token may stand without spaces in Chinese or Japanese text. Every alternative
 starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text. Most of
 a text is plain words in lower case: the first line passes them by before anything is tried."""
+
+_TRAILING = frozenset(("id", "number", "path", "link"))
 
 _SENTENCE_STARTS = frozenset((
     "i", "i'm", "i'd", "i'll", "the", "this", "that", "it", "it's", "if", "in", "on", "my", "we", "you", "your", "one",
@@ -71,6 +76,19 @@ def tokens(text: str) -> Iterator[str]:
                 yield from forms(token[1:-1])
             case _:
                 yield from forms(token.rstrip(".,;:-"))
+
+
+def spans(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Where the values of a text stand as they are written: start, end, and whether it is a name or a bare number."""
+    for match in _TOKEN.finditer(text[:MAX_TEXT]):
+        kind = match.lastgroup or ""
+        start, end = match.span(kind)
+        if kind in _TRAILING:
+            end = start + len(match[kind].rstrip(".,;:-"))
+        if kind == "name" and not _name(match[kind]):
+            continue
+        if end - start > 1:
+            yield start - (text[start - 1 : start] == "#"), end, kind in ("name", "number") or match[kind].isdigit()
 
 
 @lru_cache(maxsize=8_192)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from projections.bounds import digest
 from projections.context import sections
+from projections.context.choosing import Filled
 from projections.context.cuts import cut
 from projections.context.fences import defused, fence
-from projections.context.filling import Filled, fill
+from projections.context.filling import fill
 from projections.context.material import Material
 from projections.context.remembered import PART, Remembered, memories_text, told_in
 from projections.context.tokens import count

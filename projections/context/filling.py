@@ -3,40 +3,20 @@ likely ones when even those are too many.
 
 While everything fits, the cards stand as rows in the order of the log, so that a new one is added at the end and
 nothing before it moves. Then the oldest are compressed, ``BLOCK`` at a time, each value told where it came up first.
-Only when all cards compressed are too large, values are chosen by ``ranking``.
+Only when all cards compressed are too large, values are chosen (``choosing``) by how likely they are (``ranking``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from projections.context.ranking import rank
-from projections.context.rendering import compressed, heading, labels_of, rows
+from projections.context.choosing import Chosen, Filled, joined, likely, note, noted
+from projections.context.rendering import compressed, rows
 from projections.context.sources import Needs, Source
-from projections.context.tokens import count, weigh
+from projections.context.tokens import weigh
 
 BLOCK = 4
 """Cards that are compressed at once."""
-
-LISTED = "(by field, each value once: lists side by side are no rows)"
-"""Stands before cards that are not rows, since readers would take the lists for columns."""
-
-NOTED = 256
-"""Tokens from which on a budget has room for that note; within less, it would cost values, and lists are short."""
-
-SEPARATOR, LINE, NOTE = weigh(", "), weigh("\n"), weigh(LISTED) + weigh("\n")
-
-Chosen = dict[int, set[int]]
-"""Source -> facts of it that are told."""
-
-
-class Filled(NamedTuple):
-    """The text of the cards, which facts of which it tells, and the tokens it takes."""
-
-    text: str
-    chosen: Chosen
-    tokens: int
 
 
 def fill(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
@@ -52,10 +32,10 @@ def fill(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
         for place in range(boundary, len(sources)):
             chosen[place] = set(every.get(place, ()) if full[place] is None else range(len(sources[place].facts)))
         later = [text or small[n] for n, text in enumerate(full) if n >= boundary]
-        filled = _joined([*_noted(small[:boundary], budget), *later], chosen)
+        filled = joined([*noted(small[:boundary], budget), *later], chosen)
         if filled.tokens <= budget:
             return filled
-    return _likely(sources, needs, budget)
+    return likely(sources, needs, budget)
 
 
 def _first_mentions(sources: Sequence[Source]) -> Chosen:
@@ -77,58 +57,8 @@ def _boundary(full: Sequence[str | None], small: Sequence[str], budget: int) -> 
     whole = [size if text is None else weigh(text) + 1 for text, size in zip(full, sizes, strict=True)]
     total = sum(whole)
     for place in range(len(sizes) + 1):
-        if total + (_note(budget) if place else 0) <= budget and (place % BLOCK == 0 or place == len(sizes)):
+        if total + (note(budget) if place else 0) <= budget and (place % BLOCK == 0 or place == len(sizes)):
             return place
         if place < len(sizes):
             total += sizes[place] - whole[place]
     return None
-
-
-def _likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
-    """The most likely values that fit, by field."""
-    ranked = rank(sources, needs)
-    chosen: Chosen = {}
-    fields: set[tuple[int, str]] = set()
-    labels = [labels_of(tuple({fact.field: None for fact in source.facts})) for source in sources]
-    order: list[tuple[int, int]] = []
-    size = _note(budget)
-    for _, place, index in ranked:
-        fact = sources[place].facts[index]
-        cost = weigh(fact.text) + SEPARATOR
-        if (place, fact.field) not in fields:
-            cost += weigh(labels[place][fact.field]) + LINE
-        if place not in chosen:
-            cost += weigh(heading(sources[place], sources[place].about)) + LINE
-        if size + cost <= budget:
-            size += cost
-            fields.add((place, fact.field))
-            chosen.setdefault(place, set()).add(index)
-            order.append((place, index))
-    return _trimmed(sources, chosen, order, budget)
-
-
-def _trimmed(sources: Sequence[Source], chosen: Chosen, order: list[tuple[int, int]], budget: int) -> Filled:
-    """The chosen values as text; the least likely go until it fits, since sizes were estimated part by part."""
-    while True:
-        told = {place: chosen[place] for place in sorted(chosen) if chosen[place]}
-        filled = _joined(_noted([compressed(sources[place], facts) for place, facts in told.items()], budget), told)
-        if filled.tokens <= budget or not order:
-            return filled
-        for place, index in order[-max(1, len(order) // 50) :]:
-            chosen[place].discard(index)
-        del order[-max(1, len(order) // 50) :]
-
-
-def _noted(compressed_cards: Sequence[str], budget: int) -> list[str]:
-    """Compressed cards, with the note on how to read them before the first."""
-    return [LISTED, *compressed_cards] if any(compressed_cards) and _note(budget) else list(compressed_cards)
-
-
-def _note(budget: int) -> float:
-    """Tokens of the note; 0 where it is left out."""
-    return NOTE if budget >= NOTED else 0
-
-
-def _joined(texts: Iterable[str], chosen: Chosen) -> Filled:
-    text = "\n".join(text for text in texts if text)
-    return Filled(text, chosen, count(text))

@@ -47,7 +47,7 @@ def rows(source: Source) -> str:
     current: list[str] = []
     before: tuple[str, str] = ("", "")
     for fact in source.facts:
-        here = (_row_of(fact), fact.field)
+        here = (row_of(fact), fact.field)
         if current and (here[0] != before[0] or not fact.field):
             lines.append("; ".join(current))
             current = []
@@ -72,6 +72,14 @@ def compressed(source: Source, chosen: Iterable[int]) -> str:
         about = "" if fact.text == about else about
     lines = [line for field, texts in by_field.items() for line in _listed(labels[field], texts)]
     return "\n".join((heading(source, about), *lines))
+
+
+def by_field(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Values behind the names of their fields, each name once."""
+    fields: dict[str, list[str]] = {}
+    for label, text in pairs:
+        fields.setdefault(label, []).append(one_line(text))
+    return [line for label, texts in fields.items() for line in _listed(label, texts)]
 
 
 def named(label: str, text: str) -> str:
@@ -105,7 +113,7 @@ def _shortest(path: tuple[str, ...], taken: dict[tuple[str, ...], int], least: i
     return next((path[-size:] for size in range(least, len(path)) if taken[path[-size:]] == 1), path)
 
 
-def _row_of(fact: Fact) -> str:
+def row_of(fact: Fact) -> str:
     """The record that a fact is shown with: an object that is no item of a list goes with the one around it."""
     names = fact.field.split(".")
     parts = fact.record.split(".") if fact.record else []

@@ -18,6 +18,9 @@ MODES: Mapping[str, Mapping[str, float]] = {
 NAME = 40
 """Longest text that is a name or a title; a longer one is prose, in characters."""
 
+SMALL, LONG = 5, 6
+"""Characters from which on a number says something by itself, and from which on digits alone are an id."""
+
 PROSE_VALUE, MOST_VALUES = 0.05, 4
 """What a sentence is worth, and as much again for each value in it, up to so many times in all."""
 
@@ -65,7 +68,14 @@ def _form(text: str) -> tuple[str, float]:
     if _MOMENT.fullmatch(text):
         return "moment", 0.05
     if _NUMBER.fullmatch(text):
-        return "number", 0.1 if len(text) < 5 else 0.25
-    if _ID.fullmatch(text) or _PATH.fullmatch(text):
+        return _of_number(text)
+    if _ID.fullmatch(text) or _PATH.fullmatch(text) or all(map(_ID.fullmatch, text.split())):
         return "id", 0.3
     return ("name", 0.2) if len(text) <= NAME else ("prose", 0.1)
+
+
+def _of_number(text: str) -> tuple[str, float]:
+    """A long one of digits alone is an id, one with a fraction a price or a measure."""
+    if text.isdigit() and len(text) >= LONG:
+        return "id", 0.3
+    return "number", 0.1 if len(text) < SMALL else 0.08 if "." in text else 0.25

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from projections.cards.facts import Fact
+
+SAID = 3
+"""Messages that are the latest."""
 
 
 class Source(NamedTuple):
@@ -31,10 +34,17 @@ class Needs(NamedTuple):
     ``used``: values (in normal form) that this task's calls and decisions used before. ``rates``: (tool, field) -> in
     how many earlier results it stood, and how often a value of it became an argument. ``wanted``: parameters that
     declared tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
-    words is likely to be asked for. ``mode``: what kind of work it is for, see ``shapes.MODES``.
+    words is likely to be asked for. ``mode``: what kind of work it is for, see ``shapes.MODES``. ``said``: the latest
+    messages, without case.
     """
 
     used: frozenset[str] = frozenset()
     rates: Mapping[tuple[str, str], tuple[int, int]] = {}
     wanted: frozenset[str] = frozenset()
     mode: str = ""
+    said: str = ""
+
+
+def said_in(messages: Sequence[str]) -> str:
+    """What the latest of some messages say, as ``Needs.said`` has it."""
+    return "\n".join(messages[-SAID:]).casefold()

@@ -14,7 +14,7 @@ from projections.bounds import short
 from projections.cards import tables as t
 from projections.cards.facts import Fact
 from projections.cards.flows import SEPARATOR
-from projections.cards.needs import words
+from projections.cards.needs import callings, words
 from projections.context.sources import Needs, Source
 from projections.queries.rows import Document, is_over, many, one, position
 
@@ -98,10 +98,11 @@ def read_needs(conn: Connection, org: str, task: str, flows: Flows, *, mode: str
     key, c = task_key(task), t.CARD_VALUES.c
     used = select(c.value).where(c.org == org, c.key == key, c.uses > 0).order_by(c.value).limit(MAX_USED)
     asked = one(conn, t.CARD_NEEDS, org, key)
-    wanted = flows.parameters | set((asked or {}).get("parameters") or ()) | set(words(focus))
+    parameters = flows.parameters | set((asked or {}).get("parameters") or ())
+    wanted = frozenset(words(focus)).union(*map(callings, parameters))
     fields = {name: (count, flows.became.get(name, 0)) for name, count in flows.seen.items()}
     chosen_mode = mode or (asked or {}).get("mode") or ""
-    return Needs(frozenset(conn.execute(used).scalars()), fields, frozenset(wanted), chosen_mode)
+    return Needs(frozenset(conn.execute(used).scalars()), fields, wanted, chosen_mode)
 
 
 def read_flows(conn: Connection, org: str, agent: str) -> Flows:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from projections.context.assembly import assemble
 from projections.context.material import Material
+from projections.context.sources import said_in
 from projections.memory_cards import MEMORY_CARDS
 from projections.queries.card_sources import read_flows, read_needs, read_sources
 from services.bench import rivals
@@ -129,6 +130,8 @@ def _refold(models: Replica, raw: Mapping[str, Any], history: History, budgets: 
     task = raw.get("task") or raw["run"]
     flows = read_flows(conn, ORG, raw.get("agent", ""))
     sources, needs = read_sources(conn, ORG, task, NOW), read_needs(conn, ORG, task, flows)
+    spoken = [message.text for message in history.messages if message.role in ("user", "assistant")]
+    needs = needs._replace(said=said_in(spoken))
     material = Material(task, sources=sources, needs=needs)
     for budget in budgets:
         made = assemble(material, max_tokens=int(history.tokens * budget), parts=("cards",))

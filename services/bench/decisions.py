@@ -2,12 +2,14 @@
 
 A call counts from the fourth of its run on. What it *needs* are the values of its arguments, at least three characters
 long as text, that stand in results before it. A value is *labelled* in a context where a name of its field stands close
-before it on the same line, or where the sentence of the result that it stands in stands whole.
+before it on the same line. In prose, which has no fields, it is where its sentence stands whole, or where the word
+before it in its sentence stands before it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,6 +24,8 @@ FIRST_CALL = 4
 SHORTEST = 3
 NEAR = 80
 """Characters between a field's name and its value, at most."""
+
+_WORD_BEFORE = re.compile(r"(?:([\u3040-\u30ff\u3400-\u9fff]{1,2})|([^\W\d_][^\W_]*))[\W_]*$")
 
 
 class Message(NamedTuple):
@@ -88,7 +92,7 @@ def leaves(value: Any) -> Iterator[str]:
 
 
 def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bool:
-    """Whether a value stands in a context with a name of its field, or in its sentence."""
+    """Whether a value stands in a context with a name of its field, or as it is told in its sentence."""
     names: set[str] = set()
     sentences: set[str] = set()
     for of_result in facts:
@@ -97,6 +101,7 @@ def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bo
             if value in fact.text:
                 names |= set(path[-1:])
                 sentences |= {fact.text} if len(fact.text) > len(value) else set()
+                names |= set() if any(path) else words_before(value, fact.text)
             if value in path[1:]:
                 names |= set(path[: path.index(value)][-1:])
             elif value in path:
@@ -104,6 +109,15 @@ def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bo
     if any(sentence in context for sentence in sentences):
         return True
     return any(_is_named(value, line, names) for line in context.splitlines() if value in line)
+
+
+def words_before(value: str, sentence: str) -> set[str]:
+    """The word before each place of a value in a sentence; two letters of it where words have no spaces."""
+    found: set[str] = set()
+    for place in re.finditer(re.escape(value), sentence):
+        word = _WORD_BEFORE.search(sentence, max(0, place.start() - NEAR), place.start())
+        found |= {word[1] or word[2]} if word else set()
+    return found
 
 
 def _is_named(value: str, line: str, names: set[str]) -> bool:

@@ -17,12 +17,13 @@ from events.errors import Refused
 from events.event import Position
 from events.keys import session_key, task_key
 from projections.cards import tables as cards
-from projections.cards.needs import readings
+from projections.cards.needs import callings, readings
 from projections.cards.secrets import masked_text
 from projections.cards.summary import message_text
 from projections.context.material import Material, Original, Turn
+from projections.context.phrases import phrased
 from projections.context.remembered import Remembered
-from projections.context.sources import Needs, Source
+from projections.context.sources import Needs, Source, said_in
 from projections.policy.selection import NOTHING, Selection, select
 from projections.policy.situation import situation
 from projections.queries import settlements, tasks
@@ -62,6 +63,7 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     left = await _session(reader, task, about.get("session", "")) if "state" in request.parts else None
     run = about.get("run", "")
     prompt, tools = await reader.events(key, lambda conn, upto: started_with(conn, org, task, run, upto))
+    turns = await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto))
     material = Material(
         task,
         prompt=prompt,
@@ -71,10 +73,10 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
         evidence=[text for one_run in (left or {}).get("evidence_since", ()) for text in one_run.get("evidence") or ()],
         memories=memories.always,
         sources=sources,
-        needs=needs,
+        needs=needs._replace(said=said_in([turn.text for turn in turns])),
         recalled=[source for source, _ in recalled],
         brought=brought,
-        turns=await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto)),
+        turns=turns,
         originals=await _originals(reader, request, sources),
         query=request.query,
     )
@@ -92,12 +94,13 @@ def _cards(
 
 def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:
     """What was learned of the fields of these sources: all that can matter to them."""
-    fields = {(source.title, fact.field) for source in sources for fact in source.facts}
+    fields = {(source.title, fact.field) for source in phrased(list(sources)) for fact in source.facts}
     names = {name for _, field in fields for name in readings(field)}
+    parameters = (name for name in flows.parameters if not names.isdisjoint(callings(name)))
     return Flows(
         {field: count for field, count in flows.seen.items() if field in fields},
         {field: count for field, count in flows.became.items() if field in fields and field in flows.seen},
-        flows.parameters & names,
+        frozenset(parameters),
     )
 
 

@@ -50,7 +50,19 @@ note:
         ("| 名称 | 单号 |\n|---|---|\n| 台灯 | A-1 |", [{"名称": "台灯", "单号": "A-1"}]),
         (
             "Two:\n\n| a | b |\n|:--|--:|\n| 1 | x |\n| 2 | y |\n\nOk?",
-            ["Two:", [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}], "Ok?"],
+            [{"Two": [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]}, "Ok?"],
+        ),
+        (
+            "- **order**: W-17\n- **city**: Köln\n\n### items\n| sku | qty |\n|---|---|\n| A-1 | 2 |",
+            {"order": "W-17", "city": "Köln", "items": [{"sku": "A-1", "qty": "2"}]},
+        ),
+        (
+            "envio: ENV1\nestado: retenido\n\neventos:\nfecha,lugar\n2026-01-02,Bilbao\n2026-01-03,Murcia",
+            {
+                "envio": "ENV1",
+                "estado": "retenido",
+                "eventos": [{"fecha": "2026-01-02", "lugar": "Bilbao"}, {"fecha": "2026-01-03", "lugar": "Murcia"}],
+            },
         ),
         (
             ORDER,

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of
 from projections.cards.tables import BLANKS
-from projections.context.filling import LISTED, NOTED, fill
+from projections.context.choosing import LISTED, NOTED
+from projections.context.filling import fill
 from projections.context.ranking import rank
 from projections.context.rendering import compressed, heading, labels_of, rows
 from projections.context.shapes import MODES, shape
-from projections.context.sources import Needs, Source
+from projections.context.sources import Needs, Source, said_in
 from projections.context.tokens import count, weigh
 from projections.queries.card_sources import source_of
 
@@ -101,8 +102,34 @@ def test_what_was_used_what_is_wanted_and_what_flowed_come_first() -> None:
     assert first(Needs(rates={("look", "colour"): (50, 50)})) == "teal"
     assert first(Needs(mode="creative")) in ("teal", "Ida Lund")
     card = source(1, {"ticket": "T-900", **{f"shelf_{n}": f"row {n}" for n in range(9)}}, "look")
-    told = fill([card], Needs(wanted=frozenset(["ticket"])), count(heading(card)) + 9)
-    assert told.text.splitlines() == ["#1-1 look", "ticket: T-900"]
+    told = fill([card], Needs(wanted=frozenset(["ticket"])), 9)
+    assert told.text.splitlines() == ["ticket: T-900"]
+
+
+def test_a_tight_budget_tells_all_cards_as_one_without_headings() -> None:
+    cards = [source(n, {"order_id": f"#W900{n}", "items": [{"item_id": f"{n}7749{m}"} for m in range(9)]}, f"look_{n}")
+             for n in range(4)]  # fmt: skip
+    wide, tight = (fill(cards, Needs(), budget).text for budget in (280, 60))
+    assert all(heading(card) in wide for card in cards)
+    assert "#1-" not in tight and tight.splitlines()[0] == "order_id: #W9000, #W9001, #W9002, #W9003"
+
+
+def test_values_of_prose_stand_behind_the_words_before_them_and_sentences_where_there_is_room() -> None:
+    text = "\n".join(
+        f"The slot SL-{n}K9 is free on 2026-05-0{n} at 09:30, in room {n}12b of the main building." for n in range(1, 9)
+    )
+    tight, wide = (fill([source(1, text)], Needs(), budget).text for budget in (70, 200))
+    assert "The slot: SL-1K9, SL-2K9" in tight and "is free" not in tight.splitlines()[0]
+    whole = [line for line in text.splitlines() if line in wide]
+    assert whole and all(f"SL-{n}K9" in wide for n in range(1, 9)) and wide.count("SL-1K9") == 1
+
+
+def test_what_the_latest_messages_name_comes_first_with_its_record_and_what_is_no_choice_last() -> None:
+    slots = [{"slot": f"S-{n}QX", "doctor": f"Dr. {name}", "available": name != "Ode"}
+             for n, name in enumerate(("Ash", "Bly", "Ode", "Fen"))]  # fmt: skip
+    card, needs = source(1, slots), Needs(said=said_in(["no", "with dr. fen, please"]))
+    texts = [card.facts[one.fact].text for one in rank([card], needs)]
+    assert texts[0] == "Dr. Fen" and texts.index("S-3QX") < texts.index("S-0QX") < texts.index("S-2QX")
 
 
 def test_a_note_on_how_lists_read_stands_first_where_there_is_room_for_it() -> None:

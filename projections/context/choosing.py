@@ -1,0 +1,120 @@
+"""The likely facts under a budget that cannot hold all: by field, each value once, below the cards that tell them; in a
+tight budget, where headings of cards would cost more than they tell, all cards as one.
+
+Values of sentences stand behind the words before them (``phrases``) as long as there is no room for whole sentences; a
+sentence that is chosen takes the place of its own phrases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from projections.context.phrases import phrased, phrases_before
+from projections.context.ranking import Ranked, rank
+from projections.context.rendering import by_field, compressed, heading, labels_of
+from projections.context.shapes import is_prose
+from projections.context.sources import Needs, Source
+from projections.context.tokens import count, weigh
+
+LISTED = "(by field, each value once: lists side by side are no rows)"
+"""Stands before cards that are not rows, since readers would take the lists for columns."""
+
+NOTED = 256
+"""Tokens from which on a budget has room for that note; within less, it would cost values, and lists are short."""
+
+HEADINGS = 0.2
+"""Most of a budget that may go into headings; when they would take more, there are none."""
+
+SEPARATOR, LINE, NOTE = weigh(", "), weigh("\n"), weigh(LISTED) + weigh("\n")
+
+Chosen = dict[int, set[int]]
+"""Source -> facts of it that are told."""
+
+
+class Filled(NamedTuple):
+    """The text of the cards, which facts of which it tells, and the tokens it takes."""
+
+    text: str
+    chosen: Chosen
+    tokens: int
+
+
+def likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
+    """The most likely facts of the sources (the latest last) in at most ``budget`` tokens."""
+    choice = _Choice(phrased(sources), budget)
+    for one in rank(choice.sources, needs):
+        choice.take(one)
+    return choice.filled()
+
+
+class _Choice:
+    """Facts that were taken so far, and their size, part by part."""
+
+    def __init__(self, sources: Sequence[Source], budget: int) -> None:
+        self.sources, self._budget = sources, budget
+        self._labels = [labels_of(tuple({fact.field: None for fact in source.facts})) for source in sources]
+        self._headings = [weigh(heading(source, source.about)) + LINE for source in sources]
+        self._as_one = sum(self._headings) > HEADINGS * budget
+        self._size = 0 if self._as_one else note(budget)
+        self._chosen: Chosen = {}
+        self._order: list[tuple[int, int]] = []
+        self._named: set[tuple[int, str]] = set()
+        self._whole: set[tuple[int, str]] = set()
+
+    def take(self, one: Ranked) -> None:
+        """Take a fact if there is room for it."""
+        place, index = one.source, one.fact
+        source, taken = self.sources[place], self._chosen.get(place, set())
+        fact = source.facts[index]
+        whole, instead = is_prose(fact.field, fact.text), set[int]()
+        if whole:
+            instead = taken.intersection(phrases_before(source.facts, index))
+        elif (place, fact.record) in self._whole:
+            return
+        named = (-1 if self._as_one else place, self._labels[place][fact.field])
+        size = self._size + weigh(fact.text) + SEPARATOR
+        size -= sum(weigh(source.facts[phrase].text) + SEPARATOR for phrase in instead)
+        size += 0 if named in self._named else weigh(named[1]) + LINE
+        size += 0 if taken or self._as_one else self._headings[place]
+        if size > self._budget:
+            return
+        self._size = size
+        self._named.add(named)
+        self._chosen[place] = taken - instead | {index}
+        self._order.append((place, index))
+        if whole:
+            self._whole.add((place, fact.record))
+
+    def filled(self) -> Filled:
+        """What was taken as text; the least likely go until it fits, since sizes were estimated part by part."""
+        while True:
+            told = {place: self._chosen[place] for place in sorted(self._chosen) if self._chosen[place]}
+            filled = joined(self._lines(told), told)
+            if filled.tokens <= self._budget or not self._order:
+                return filled
+            for place, index in self._order[-max(1, len(self._order) // 50) :]:
+                self._chosen[place].discard(index)
+            del self._order[-max(1, len(self._order) // 50) :]
+
+    def _lines(self, told: Chosen) -> Iterable[str]:
+        if not self._as_one:
+            return noted([compressed(self.sources[place], facts) for place, facts in told.items()], self._budget)
+        facts = ((place, self.sources[place].facts[index]) for place in told for index in sorted(told[place]))
+        return by_field((self._labels[place][fact.field], fact.text) for place, fact in facts)
+
+
+def noted(cards: Sequence[str], budget: int) -> list[str]:
+    """Compressed cards, with the note on how to read them before the first."""
+    return [LISTED, *cards] if any(cards) and note(budget) else list(cards)
+
+
+def note(budget: int) -> float:
+    """Tokens of the note; 0 where it is left out."""
+    return NOTE if budget >= NOTED else 0
+
+
+def joined(texts: Iterable[str], chosen: Chosen) -> Filled:
+    """Texts line by line, without those that are empty."""
+    text = "\n".join(text for text in texts if text)
+    return Filled(text, chosen, count(text))
