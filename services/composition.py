@@ -155,5 +155,10 @@ async def _tokens_spent(read_models: ReadModels, org: str, day: str) -> int:
     return (await read_models.read("settlements", partial(tokens_of_day, org=org, day=day), None, 0)).value
 
 
+def process_name(pid: int) -> str:
+    """How the identities begin of backends that a process of this machine has opened."""
+    return f"{socket.gethostname()}:{pid}:"
+
+
 def _identity() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+    return f"{process_name(os.getpid())}{uuid4().hex[:8]}"

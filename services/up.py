@@ -17,10 +17,11 @@ from functools import partial
 
 from projections import generations
 from projections.engine.birth import ensure_first_generation
+from projections.engine.ownership import forsake
 from services.api.app import create_app
 from services.api.jobs import Jobs
 from services.children import worker_process
-from services.composition import Backend
+from services.composition import Backend, process_name
 from services.embedded.data_dir import DataDir, Instance
 from services.embedded.keeper import RedisKeeper
 from services.event_loop import run_until_signal
@@ -47,6 +48,7 @@ async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -
     async with AsyncExitStack() as stack:
         http = HttpServer(settings.http_host, settings.http_port)
         stack.callback(http.close)
+        former = folder.instance()
         folder.announce(Instance(os.getpid()))
         redis = await RedisKeeper.start(folder.path / "redis", settings.redis_url)
         stack.push_async_callback(redis.stop)
@@ -54,6 +56,8 @@ async def _serve(settings: Settings, folder: DataDir, stopping: asyncio.Event) -
         settings = replace(settings, redis_url=redis.url)
         backend = await Backend.open(settings)
         stack.push_async_callback(backend.close)
+        if former is not None:  # killed: it held this folder, so it is gone, and none has to wait for its leases
+            await backend.db.write(partial(forsake, dead=process_name(former.pid), own=backend.identity))
         await asyncio.to_thread(_first_generations, backend)
         _start_services(backend, redis)
         stack.push_async_callback(stop_in_order, backend)
