@@ -88,17 +88,26 @@ def belief_document(
         "elsewhere": grounds.get("elsewhere") or [],
         **({"proposed_by": grounds["event_id"], "proposed": row["proposed_at"]} if grounds else {}),
         "days": [_day(bucket, row["kind"], now, rules) for bucket in sorted(buckets)],
-        "evidence": evidence_of(conn, org, scope, belief, limit=SHOWN_EVIDENCE),
+        "evidence": evidence_of(conn, org, scope, belief, now=now, limit=SHOWN_EVIDENCE),
     }
 
 
 def evidence_of(
-    conn: Connection, org: str, scope: str, belief: str, *, limit: int | None = None, offset: int = 0
+    conn: Connection,
+    org: str,
+    scope: str,
+    belief: str,
+    *,
+    now: datetime | None = None,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> list[Document]:
-    """What a belief stands on, the latest first, by (time, source)."""
-    of_belief = EVIDENCE.c.belief == short(belief_name(belief))
+    """What a belief stands on, the latest first, by (time, source); without what is dated after ``now``."""
+    wanted = [EVIDENCE.c.belief == short(belief_name(belief))]
+    if now is not None:
+        wanted.append(EVIDENCE.c.time <= now.astimezone(UTC).isoformat())
     order = (EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc())
-    found = many(conn, EVIDENCE, org, scope, of_belief, order=order, limit=limit, offset=offset)
+    found = many(conn, EVIDENCE, org, scope, *wanted, order=order, limit=limit, offset=offset)
     return [pick(item, *_EVIDENCE) for item in found]
 
 

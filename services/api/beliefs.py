@@ -71,12 +71,20 @@ async def show(
 
 @router.get("/v1/beliefs/{belief:name}/evidence")
 async def evidence(
-    belief: str, backend: BackendDep, org: OrgDep, page: PageParam, agent: Agent = "", user: User = "",
+    belief: str,
+    backend: BackendDep,
+    org: OrgDep,
+    page: PageParam,
+    agent: Agent = "",
+    user: User = "",
+    at: At = "",
     after: After = None,
-) -> dict[str, Any]:  # fmt: skip
-    """All that a belief stands on, the latest first."""
-    scope = _scope(agent, user)
-    work = partial(beliefs.evidence_of, org=org, scope=scope, belief=belief, limit=page.limit + 1, offset=page.offset)
+) -> dict[str, Any]:
+    """All that a belief stands on, the latest first; with `at`, without what is dated later."""
+    scope, moment = _scope(agent, user), _moment(at) if at else None
+    work = partial(
+        beliefs.evidence_of, org=org, scope=scope, belief=belief, now=moment, limit=page.limit + 1, offset=page.offset
+    )
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     return {**_page(page, found.value), "scope": scope, "read": found.note}
 

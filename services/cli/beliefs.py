@@ -69,6 +69,8 @@ def beliefs(
     columns = ("confidence", "status", "for#", "against#", "verified", "belief", "statement")
     print_entries(columns, rows, below=("statement",), empty="no beliefs yet")
     for notice in notices:
+        if notice["standing"] == "constraint" and "tool" in notice:
+            continue  # the belief about that tool says so
         say(f"{notice['standing']}: {notice['notice']} ({_times(notice)})", style="yellow")
     if found and not piped():
         hint("why one is believed: `refold belief NAME`, with the same --agent or --user")
@@ -94,7 +96,7 @@ def belief(
     with connected(data, url) as client:
         found = client.get(path, at=at, **whose)
         if why or limit is not None:
-            found["evidence"] = list(client.items(f"{path}/evidence", limit, **whose))
+            found["evidence"] = list(client.items(f"{path}/evidence", limit, at=at, **whose))
     if as_json:
         print_json(found)
         return
