@@ -19,7 +19,7 @@ from projections.context.cuts import cut
 from projections.context.fences import defused, fence
 from projections.context.rendering import one_line
 from projections.context.tokens import count, weigh
-from projections.policy.selection import REMEMBERED, Document, Rule, Selection, tool_of
+from projections.policy.selection import REMEMBERED, Document, Rule, Selection
 
 T = TypeVar("T")
 
@@ -123,11 +123,7 @@ def _size(line: str) -> float:
 
 
 def _line(rule: Rule) -> str:
-    document = rule.document
-    statement = document["statement"]
-    if rule.rank == "constraint" and (tool := tool_of(document)):
-        statement = f"Unless confirmed first, do not call {tool}: {statement}"
-    return _plain(statement)
+    return _plain(rule.document["statement"])
 
 
 def notice_line(notice: Document) -> str:
@@ -137,7 +133,7 @@ def notice_line(notice: Document) -> str:
     contexts = notice.get("contexts", 0)
     tool = notice.get("tool", "")
     said = ": ".join(filter(None, (tool, cause_words(tool, notice.get("cause", "")))))
-    return _plain(f"{said or 'a run failed'}{f' ({contexts} times)' if contexts > 1 else ''}")
+    return _plain(f"{said or 'a run failed'}{f' (in {contexts} contexts)' if contexts > 1 else ''}")
 
 
 @lru_cache(maxsize=REMEMBERED)
