@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events import door
@@ -17,7 +17,7 @@ from events.registry import decode_payload
 from services.reactors.attribution import REASONS, put_down
 from services.reactors.causes import PATTERN_CHARS, context_of, kind_of, names_in, normal_form, pattern_of, value_free
 from services.reactors.experience import MAX_NODES, Hindsight, key_nodes
-from services.reactors.hindsight import Ended, ended_run
+from services.reactors.hindsight import Ended, ended_run, experience_of
 
 Told = tuple[str, dict[str, Any]]
 
@@ -345,3 +345,57 @@ def test_every_node_names_the_event_it_comes_from() -> None:
     assert {node.node: node.event for node in run.nodes} == {
         "plan": "e0", "step/s": "e4", "call/a-null": "e3", "result": "e5",
     }  # fmt: skip
+
+
+NAMES = st.sampled_from(["a", "b", "退款", "x" * 300, "é", ""])
+TEXTS = st.sampled_from(["", "503", "失败", "order 5 'x' at /a/b\nError: no", "\u200b", "Traceback\n\n"])
+SCORES = st.sampled_from([None, -1.0, 0.0, 0.5, 1.0, 1e300])
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, 0, -1, True, "2", 1e300, [], {"score": 1, "pass_score": 0}, {"error": {"a": 1}}, {"exit_code": 3}]
+)
+
+
+@st.composite
+def told(draw: st.DrawFn) -> Told:
+    """One event of a run, as odd as the door lets it be."""
+    name, text = draw(NAMES) or "n", draw(TEXTS)
+    steps = [{"id": step or "s", "status": draw(st.sampled_from(["planned", "completed", "skipped", "failed"]))}
+             for step in draw(st.lists(NAMES, max_size=3))]  # fmt: skip
+    budget = {key: draw(ODD) for key in ("calls", "max_steps", "tokens", "seconds", "retries", "pass_score")}
+    events: list[Told] = [
+        ("run.started", {"goal": text, "budget": budget}),
+        ("plan.updated", {"steps": steps}),
+        ("step.started", {"step": name}), ("step.completed", {"step": name}),
+        ("step.failed", {"step": name, "error": text}), ("step.skipped", {"step": name}),
+        ("tool.called", {"call_id": name, "name": name, "arguments": draw(ODD), "step": draw(NAMES)}),
+        ("tool.returned", {"call_id": name, "name": draw(NAMES), "result": draw(ODD)}),
+        ("tool.failed", {"call_id": name, "error": text}),
+        ("feedback.given", {"text": text, "score": draw(SCORES), "by": name, "target_kind": "call", "target": name}),
+        ("feedback.given", {"score": draw(SCORES), "by": name}),
+        ("approval.resolved", {"approval": name, "approved": False}),
+        ("model.responded", {"tokens_in": 2**40, "cost": 1e15}),
+        ("run.terminated", {"reason": draw(st.sampled_from(["end_turn", "lost", "error_streak", "timeout"])),
+                            "outcome": draw(st.sampled_from([None, "failed", "blocked"])), "result": draw(ODD)}),
+    ]  # fmt: skip
+    return draw(st.sampled_from(events))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(told(), max_size=14))
+def test_whatever_a_run_is_made_of_it_is_looked_back_on_within_the_rules(events: list[Told]) -> None:
+    """C14 and all that: never an error; one revision more for each event that is news; unfinished is no evidence."""
+    run = recorded(*events)
+    revision = 0
+    for upto in range(1, len(run) + 1):
+        now = ended_run(run[:upto])
+        if now is None:
+            continue
+        assert now.revision > revision
+        revision = now.revision
+        for level, data in experience_of(now, user="u", agent="a").items():
+            door.admit({"id": level, "type": "experience.recorded", "user": "u", "agent": "a", "data": data})
+        looked = Hindsight(now.run)
+        assert not [node for node in looked.nodes if node.evidence and node.label == "unfinished"]
+        assert sum(node.label == "fatal_failure" for node in looked.nodes if node.kind == "call") <= 1
+        answered = sum(call.state != "open" and bool(call.name) for call in now.run.calls.values())
+        assert sum(count.count for count in looked.counts) == answered
