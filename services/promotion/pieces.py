@@ -9,8 +9,8 @@ from events.event import Event
 from events.triggers import MAX_CHARS
 from events.types.belief import ExperienceRecorded
 from projections.bounds import digest
-from services.promotion.rulebook import Kept, Rulebook
-from services.promotion.rules import Piece, Rule, memory_id, rule_of
+from services.promotion.rulebook import FAILED, SUCCEEDED, Kept, Rulebook
+from services.promotion.rules import Piece, Rule, memory_id, path_rule, rule_of
 from services.promotion.said import is_safe, shown, wishes_in
 from services.promotion.wishes import Wish, folded, wish_of_ours
 
@@ -18,9 +18,8 @@ OWN_WORDS = frozenset(("person", "conversation"))
 """Who brings up a memory in people's own words: what others repeat may be what a rule told them."""
 OUTCOME_KINDS = frozenset(("learning",))
 """Kinds of rules that a run's success or failure speaks of: no run proves what a person likes."""
-
-_FAILED = frozenset(("recoverable_failure", "fatal_failure"))
-_SUCCEEDED = frozenset(("success", "deviated_success"))
+LEAST_RUNS = 3
+"""Runs that must have failed on one path, and most of those that took it, before it is one to leave."""
 
 
 def occasion(event: Event, words: str = "") -> str:
@@ -88,11 +87,22 @@ def of_outcome(experience: ExperienceRecorded, known: Rulebook, injected: Collec
         tools = tools_of(proposed.trigger)
         labels = {count.label for count in experience.counts if count.tool in tools and count.count}
         labels = labels if tools else {experience.path_label}
-        if labels & _FAILED:
-            pieces.append(Piece(name, False, ""))
-        elif labels & _SUCCEEDED:
-            pieces.append(Piece(name, True, ""))
+        if labels & FAILED:
+            pieces.append(Piece(name, False))
+        elif labels & SUCCEEDED:
+            pieces.append(Piece(name, True))
     return pieces
+
+
+def of_path(experience: ExperienceRecorded, known: Rulebook) -> list[Piece]:
+    """What is known of a run's path: once most runs failed on it, each run is evidence for the rule to leave it."""
+    rule, runs = path_rule(experience.path), known.paths.get(experience.path, {})
+    failures = sum(runs.values())
+    if rule.belief in known.retracted:
+        return []  # somebody took it back
+    if rule.belief not in known.proposed and not LEAST_RUNS <= failures > len(runs) - failures:
+        return []
+    return [Piece(rule.belief, failed, "", rule, f"run/{run}") for run, failed in runs.items()]
 
 
 def tools_of(trigger: Any) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.event import START, Event, Position, Recorded
-from events.types.belief import BeliefProposed, BeliefRetracted, BeliefVerified
+from events.types.belief import BeliefProposed, BeliefRetracted, BeliefVerified, ExperienceRecorded
 from events.types.memory import MemoryAdmitted, MemoryEdited, MemoryProposed
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
@@ -24,6 +24,12 @@ HANDLES = frozenset(
     ("belief.proposed", "belief.verified", "belief.retracted", "memory.proposed", "memory.admitted", "memory.edited",
      "feedback.given")
 )  # fmt: skip
+EXPERIENCE = "experience.recorded"
+"""What an agent's rulebook folds besides."""
+MOST_PATHS, MOST_RUNS = 10_000, 32
+"""Paths of an agent that are remembered, and runs of each: those that were last."""
+FAILED = frozenset(("recoverable_failure", "fatal_failure"))
+SUCCEEDED = frozenset(("success", "deviated_success"))
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -58,6 +64,9 @@ class Rulebook:
         self.vectors: dict[str, NDArray[np.float32]] = {}
         """What embedding those words has given."""
 
+        self.paths: dict[str, dict[str, bool]] = {}
+        """Path -> run that took it -> whether it failed."""
+
     def advance(self, events: Iterable[Recorded]) -> None:
         """Fold events of the scope, in order; those that were folded before are passed over."""
         for recorded in events:
@@ -87,6 +96,8 @@ class Rulebook:
                 )
             case MemoryEdited(memory=memory, content=content) if memory in self.memories:
                 self.memories[memory] = msgspec.structs.replace(self.memories[memory], content=content)
+            case ExperienceRecorded(scope="agent") as experience if experience.path:
+                self._fold_path(experience)
             case FeedbackGiven(text=text) if text.strip():
                 self.told.setdefault(feedback_belief(text), (text.strip(), event.session))
             case _:
@@ -100,6 +111,17 @@ class Rulebook:
             for name, ask in asked
             if ask is not None and opposed(ask[0], wish.what) and (anyhow or ask[1] == wish.when)
         ]
+
+    def _fold_path(self, experience: ExperienceRecorded) -> None:
+        runs = self.paths.pop(experience.path, {})
+        self.paths[experience.path] = runs
+        runs.pop(experience.run, None)
+        if experience.path_label in FAILED | SUCCEEDED:
+            runs[experience.run] = experience.path_label in FAILED
+        if len(runs) > MOST_RUNS:
+            del runs[next(iter(runs))]
+        if len(self.paths) > MOST_PATHS:
+            del self.paths[next(iter(self.paths))]
 
     def _fold_belief(self, payload: Any) -> None:
         match payload:

@@ -1,7 +1,7 @@
 """Rules that words and memories lead to, and one piece of evidence for or against a rule. Pure.
 
 rule/<digest>      of a wish about conduct: of its aspect and value, so that all words for it meet in one belief,
-                   in any scope and any log; of a memory: of its name
+                   in any scope and any log; of a memory: of its name; of a way that fails: of the tools on it
 feedback/<digest>  of words that no rule reads: the fold counts them by itself, word for word
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from projections.bounds import digest
+from projections.bounds import clip, digest
 from services.promotion.lexicon import STATEMENTS
 from services.promotion.wishes import Wish, statement_of
 
+PATH_CHARS = 300
 What = tuple[str, str, bool]
 """Aspect, value, whether it is denied: what a wish asks for."""
 
@@ -29,12 +30,16 @@ class Rule(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """One piece of evidence. ``rule`` is there where the rule may have to be proposed first."""
+    """One piece of evidence. ``rule`` is there where the rule may have to be proposed first.
+
+    ``source`` is the occasion, where it is another one than that of what is reacted to.
+    """
 
     belief: str
     supports: bool
-    words: str
+    words: str = ""
     rule: Rule | None = None
+    source: str = ""
 
 
 def conduct_id(what: What, when: str = "") -> str:
@@ -49,6 +54,12 @@ def conduct_id(what: What, when: str = "") -> str:
 def memory_id(memory: str) -> str:
     """The name of the rule that a memory makes."""
     return f"rule/{digest(f'memory/{memory}')}"
+
+
+def path_rule(path: str) -> Rule:
+    """The rule not to go a way that has failed again and again: the tools in their order, which hold no value."""
+    statement = f"Take another way than {clip(path, PATH_CHARS)}: that has failed again and again"
+    return Rule(f"rule/{digest(f'path/{path}')}", "plan_pattern", statement)
 
 
 CONDUCT: dict[str, What] = {conduct_id(what): what for what in STATEMENTS}

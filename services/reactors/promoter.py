@@ -44,7 +44,7 @@ from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
 from services.curation.extract import text_of
 from services.promotion import pieces
-from services.promotion.rulebook import HANDLES, Rulebook
+from services.promotion.rulebook import EXPERIENCE, HANDLES, Rulebook
 from services.promotion.rules import Piece, Rule
 from services.promotion.said import is_safe, shown, wishes_in
 from services.reactors.derived import derived_id
@@ -156,12 +156,14 @@ class Promoter:
             return _published(reaction, scope, known, decision, source)
 
     async def _tried(self, reaction: Reaction, payload: ExperienceRecorded) -> list[dict[str, Any]]:
-        """Whether a run that was told rules bore them out: in each scope whose rules it was told."""
+        """Whether a run bore out the rules that it was told, in each of their scopes; and how its path went."""
         raws: list[dict[str, Any]] = []
-        for key, names in sorted((await injected_of_run(reaction, payload.run)).items()):
+        own, told = reaction.event.key, await injected_of_run(reaction, payload.run)
+        for key in sorted(told.keys() | ({own} if own.startswith("agent/") else set())):
             scope = _scope_of(key)
             async with self._followed(reaction, scope) as known:
-                decision = _Decision(pieces.of_outcome(payload, known, names))
+                went = pieces.of_path(payload, known) if key == own else []
+                decision = _Decision([*pieces.of_outcome(payload, known, told.get(key, ())), *went])
                 raws += _published(reaction, scope, known, decision, f"run/{payload.run}", later_ms=payload.revision)
         return raws
 
@@ -197,8 +199,9 @@ class _Followed:
 
 
 async def _follow(reaction: Reaction, key: str, known: Rulebook) -> None:
+    handled = HANDLES | {EXPERIENCE} if key.startswith("agent/") else HANDLES
     while page := await reaction.archive.key_events(reaction.event.org, key, known.position, PAGE):
-        mine = (archived for archived in page if archived.type in HANDLES)
+        mine = (archived for archived in page if archived.type in handled)
         known.advance(recorded for archived in mine if (recorded := read_recorded(archived)) is not None)
         known.position = page[-1].position
         if len(page) < PAGE:
@@ -246,7 +249,8 @@ def _published(
         names |= {name: getattr(event, name) for name in ("agent", "session", "task", "run")}
     said = _contents(decision, scope, known, event, source)
     # what a part is called follows from what it says: a try that finds some of them there makes the others as before
-    parts = [f"{scope.key}/{kind}/{data['belief']}" for kind, data in said[:-1]] + [f"{scope.key}/{LAST}"]
+    parts = ["/".join((scope.key, kind, data["belief"], data.get("source", ""))) for kind, data in said[:-1]]
+    parts.append(f"{scope.key}/{LAST}")
     raws = [reaction.derive(kind, data, part=part, **names) for part, (kind, data) in zip(parts, said, strict=False)]
     if later_ms:
         # a run that is judged again says the last word on its occasion
@@ -261,20 +265,19 @@ def _contents(
 ) -> list[tuple[str, dict[str, Any]]]:
     """Type and data of a decision's events: proposals first, evidence for rules last."""
     common = {"scope": scope.level, "because": [event.id]}
-    pieces_of = {piece.belief: piece for piece in decision.pieces}.values()  # of each rule one
-    news = [piece for piece in pieces_of if known.verdicts.get((piece.belief, source)) is not piece.supports]
-    new_rules = {
-        piece.rule.belief: piece.rule for piece in news if piece.rule and piece.rule.belief not in known.proposed
-    }
+    each = {(piece.belief, piece.source or source): piece for piece in decision.pieces}
+    news = {key: piece for key, piece in each.items() if known.verdicts.get(key) is not piece.supports}
+    wanted = [piece.rule for piece in news.values() if piece.rule is not None]
+    new_rules = {rule.belief: rule for rule in wanted if rule.belief not in known.proposed}
     former = (proposed for name in decision.again if (proposed := known.retracted[name]) is not None)
     again = [Rule(one.belief, one.kind, one.statement, one.trigger, one.limits) for one in former]
     proposals = [{**common, **rule._asdict()} for rule in (*new_rules.values(), *again)]
     said: list[tuple[str, dict[str, Any]]] = [("belief.proposed", data) for data in proposals]
     for name, why in decision.retracted:
         said.append(("belief.retracted", {"belief": name, "reason": why, "scope": scope.level}))
-    for piece in sorted(news, key=lambda piece: piece.supports):
+    for (name, occasion), piece in sorted(news.items(), key=lambda item: item[1].supports):
         detail = piece.words if scope.level == "user" else ""
-        evidence = {"belief": piece.belief, "supports": piece.supports, "source": source, "by": "promoter"}
+        evidence = {"belief": name, "supports": piece.supports, "source": occasion, "by": "promoter"}
         said.append(("belief.verified", {**common, **evidence, "detail": detail}))
     return said
 

@@ -371,3 +371,28 @@ def test_a_learning_that_runs_come_to_again_is_a_rule_unless_they_were_told_it(d
     run(db)
     assert standing(db, "agent/coder") == {name: ("active", 3, 0)}
     assert not any(lesson in event.data for event in promoted(db) if event.type == "belief.verified")
+
+
+def went(number: int, label: str, revision: int = 1, path: str = "search > book") -> Event:
+    data = {"run": f"r{number}", "deriver_version": 1, "scope": "agent", "path": path, "path_label": label}
+    raw = {"id": f"w{number}-{revision}", "type": "experience.recorded", "agent": "coder"}
+    return door.admit({**raw, "time": f"2026-05-29T10:{number:02}:00Z", "data": {**data, "revision": revision}})
+
+
+def test_a_path_that_most_runs_fail_on_is_one_to_leave(db: Database) -> None:
+    """Three runs found the rule; each run is evidence, for it or against it, as it was judged last."""
+    put(db, went(1, "fatal_failure"), went(2, "success"), went(3, "fatal_failure"), went(4, "unfinished"))
+    put(db, *(went(n, "fatal_failure", path="search") for n in (5, 6)))
+    run(db)
+    assert "Take another way" not in str(believed(db, "agent/coder"))
+    put(db, *(went(n, "recoverable_failure") for n in range(7, 12)))
+    run(db)
+    (rule,) = [one for one in believed(db, "agent/coder").values() if one["statement"].startswith("Take another way")]
+    assert (rule["kind"], rule["status"], rule["supports"], rule["against"]) == ("plan_pattern", "active", 7, 1)
+    assert "search > book" in rule["statement"]
+    put(db, went(12, "success"), went(11, "success", revision=2))
+    run(db)
+    assert standing(db, "agent/coder")[rule["belief"]] == ("candidate", 6, 3)
+    before = len(promoted(db))
+    run(db)
+    assert len(promoted(db)) == before
