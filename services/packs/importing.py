@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 """How long nothing may be taken, or decided on, before an import is given up, to be begun again later."""
 TELL_S = 5.0
 """How often it is told how far an import is, though it got no further: whoever listens knows that it goes on."""
-_POLL_S = 0.1
+_POLL_S, _LONGEST_POLL_S = 0.1, 1.0
 
 
 class Progress(NamedTuple):
@@ -131,6 +131,7 @@ class Importing:
         """How many of the proposals the curator has not decided on, now and then, until there are none."""
         left, since, told = len(ids), monotonic(), monotonic()
         while left:
+            began = monotonic()
             pending = await self._proposals("pending")
             now_left = left if pending is None else len(ids & pending.keys())
             if now_left < left or monotonic() - told > TELL_S:
@@ -142,8 +143,9 @@ class Importing:
                     f"the curator has not decided on {left:,} of {len(ids):,} memories for {PATIENCE_S:g} s: see "
                     "`refold status`, then import the pack again; what is in already is not doubled"
                 )
-            else:
-                await asyncio.sleep(_POLL_S)
+            if left:
+                # whoever waits takes little of what those need that it waits for
+                await asyncio.sleep(min(max(_POLL_S, 9 * (monotonic() - began)), _LONGEST_POLL_S))
 
     async def _fates(self, ids: set[str]) -> dict[str, dict[str, Any]]:
         fates = await self._proposals("") if ids else {}
