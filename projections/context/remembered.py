@@ -28,6 +28,8 @@ MOST = 1_000
 
 _ALWAYS = frozenset(("correction", "convention"))
 _OF_THE_USER = frozenset(("fact", "preference"))
+_PASSED = 8
+"""Memories that do not fit, after which no smaller one is looked for."""
 _LONGEST = 2_000
 """Characters of one memory that are told."""
 
@@ -62,13 +64,18 @@ def always_told(documents: Iterable[Document], tokens: int = MOST) -> list[Remem
     """
     chosen: list[Remembered] = []
     said: set[str] = set()
+    passed = 0
     for one in sorted(documents, key=lambda document: -document["importance"]):
         same = normal_form(one["content"])
         if not _is_exact(one) or same in said:
             continue
         memory = remembered(one)
         size = count(memory.line) + 1
-        if size <= tokens:
+        if size > tokens:
+            passed += 1
+            if passed > _PASSED:
+                break
+        else:
             tokens -= size
             said.add(same)
             chosen.append(memory)
