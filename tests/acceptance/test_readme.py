@@ -174,6 +174,25 @@ def settled(wrote: list[str]) -> None:
     assert "it was killed" in texts[9] and "lost" in texts[9] and "settled by backend" in texts[9]
 
 
+def believed(wrote: list[str]) -> None:
+    """An outage: notice, caution, constraint, recovery, with the confidences of the guide; a trigger; a user's wish."""
+    story = [part.splitlines() for part in wrote[1].strip().split("\n\n")]
+    told = [(part[0].partition(": after ")[2], "\n".join(part[1:])) for part in story]
+    assert [head for head, _ in told] == [
+        "8 runs pay is active, confidence 0.83", "9 runs pay is candidate, confidence 0.67",
+        "10 runs pay is candidate, confidence 0.56", "11 runs pay is constraint, confidence 0.48",
+        "15 runs pay is candidate, confidence 0.56", "31 runs pay is active, confidence 0.73",
+    ]  # fmt: skip
+    assert "- pay worked 8 of 8 times" in told[0][1] and "confirm first" not in told[0][1]
+    assert "- pay: timeout" in told[1][1] and "- pay: failed the last 2 times" in told[2][1]
+    assert "- unless confirmed first, do not use pay" in told[3][1] and "do not use" not in told[4][1]
+    assert "- pay worked 28 of 37 times" in told[5][1] and "- pay: timeout" in told[5][1]
+    assert wrote[2].startswith("Rules, the user's own first:\n")
+    assert [("large-refunds" in line) for line in wrote[3].splitlines()] == [False, True]
+    assert "28 for, 9 against" in wrote[4]
+    assert wrote[5].splitlines() == ["Give the conclusion without the process (0.71)", "told to tina: []"]
+
+
 def unstuck(wrote: list[str]) -> None:
     """A discarded event stays out, what waited for it is folded; mended code folds the rest."""
     assert "ZeroDivisionError" in wrote[4]
@@ -194,6 +213,7 @@ COMES_TRUE = {
     "upgrade": upgraded,
     "deadletters": unstuck,
     "langgraph": kept,
+    "beliefs": believed,
     "cards": remembered,
     "settlement": settled,
 }
