@@ -112,11 +112,12 @@ def _fold_history(
     store: GenerationStore, reader: DenseReader, owner: PartitionKey, letters: list[DeadLetter], upto: Position
 ) -> Folded:
     history = [archived for archived in reader.scan(upto) if _is_of(archived, owner)]
-    discards = {found[1] for archived in history if (found := discard_of(store.projection, archived))}
+    # the last discard of an event counts for it, and none that stands before it does
+    discards = {found[1]: one.position for one in history if (found := discard_of(store.projection, one))}
     cache = RowCache(0, complete=True)
     fold = Fold(store.projection, store.shapes, cache, cache.learn_absent, refused=_still_refused(letters))
     keys = fold.row_owners(history)
-    folded = fold.run(archived for archived in history if archived.event().id not in discards)
+    folded = fold.run(one for one in history if discards.get(one.event().id, one.position) <= one.position)
     stale: dict[RowKey, Row | None] = {}
     for key in sorted(keys):
         stale.update(dict.fromkeys(store.load_key(owner[0], key)))

@@ -382,6 +382,14 @@ def test_a_discarded_event_that_newer_code_can_fold_stays_out(lab: Lab, store: G
     assert store.db.read_now(lambda conn: conn.execute(select(NOTES.c.version)).scalars().all()) == [1, 1]
 
 
+def test_a_discard_before_its_event_discards_nothing_when_the_key_is_folded_anew(
+    lab: Lab, store: GenerationStore
+) -> None:
+    lab.archive(discard("d1", "t", "e2"), note("e1", "t", "a", 1), note("e2", "t", "b", 2), discard("d2", "t", "e1"))
+    drain(folder_of(lab, store, "t", batch=1))
+    assert notes_of(store, "t") == {"b": 2}
+
+
 def test_retry_folds_the_whole_key_in_order_with_mended_code(lab: Lab, store: GenerationStore) -> None:
     lab.archive(note("e1", "t", "a", 1), note("e2", "t", "poison"), note("e3", "t", "a", 3))
     owner = drain(folder_of(lab, store, "t"))
