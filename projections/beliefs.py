@@ -40,7 +40,7 @@ from projections.belief.tables import BLANKS, TABLES
 from projections.belief.trauma import note
 from projections.bounds import canonical, clip, digest, short
 from projections.draft import Draft
-from projections.projection import Change, Projection, RowRef, Rows
+from projections.projection import Change, Projection, Row, RowRef, Rows
 
 PATH_LIMIT = 500
 
@@ -139,29 +139,29 @@ class _Claim(NamedTuple):
 
 
 def _experienced(draft: Draft, event: Event, payload: ExperienceRecorded, time: str) -> None:
-    run = short(payload.run)
-    row = draft.edit("experiences", run)
-    claims = _claims(event, payload)
-    if not _counts_more(event, payload, row):
+    run, claims = short(payload.run), _claims(event, payload)
+    before = draft.peek("experiences", run)
+    if before is not None and not _counts_more(event, payload, before):
         for name, claim in claims.items():
             mention(draft, _subject(draft, name, claim), run, time)
         return
-    for name in row["beliefs"] or []:
+    for name in before["beliefs"] if before is not None else ():
         if name not in claims:
             withdraw(draft, belief_row(draft, name), run)
     for name, claim in claims.items():
         source = Source(run, "experience", event.id, time, payload.run, because=claim.because)
         weigh(draft, _subject(draft, name, claim), source, claim.counts)
-    row.update(
-        run_id=payload.run, deriver_version=payload.deriver_version, revision=payload.revision, agent=event.agent,
-        user=event.user, session=event.session, owner=payload.owner, nodes=msgspec.to_builtins(payload.nodes),
-        counts=msgspec.to_builtins(payload.counts), path=clip(payload.path, PATH_LIMIT),
-        path_label=payload.path_label, deviation=payload.deviation, sheet=payload.sheet, beliefs=list(claims),
-        notices=note(draft, payload, row["notices"] or [], event.id, time), event_id=event.id, time=time,
-    )  # fmt: skip
+    noted = note(draft, payload, before["notices"] if before is not None else [], event.id, time)
+    draft.put("experiences", (run,), {
+        "run": run, "run_id": payload.run, "deriver_version": payload.deriver_version, "revision": payload.revision,
+        "agent": event.agent, "user": event.user, "session": event.session, "owner": payload.owner,
+        "nodes": msgspec.to_builtins(payload.nodes), "counts": msgspec.to_builtins(payload.counts),
+        "path": clip(payload.path, PATH_LIMIT), "path_label": payload.path_label, "deviation": payload.deviation,
+        "sheet": payload.sheet, "beliefs": list(claims), "notices": noted, "event_id": event.id, "time": time,
+    })  # fmt: skip
 
 
-def _counts_more(event: Event, payload: ExperienceRecorded, row: dict[str, Any]) -> bool:
+def _counts_more(event: Event, payload: ExperienceRecorded, row: Row) -> bool:
     """Whether a derivation of the row's run takes the place of the one there: of equal ones the least id stays."""
     before, now = (row["deriver_version"], row["revision"]), (payload.deriver_version, payload.revision)
     return now > before or (now == before and event.id < row["event_id"])

@@ -56,16 +56,16 @@ def belief_row(draft: Draft, name: str) -> dict[str, Any]:
 def weigh(draft: Draft, belief: dict[str, Any], source: Source, counts: Mapping[str, int]) -> None:
     """The source says this of the belief, and nothing else any more."""
     name = belief["belief"]
-    row = draft.edit("evidence", name, source.key)
-    if row["counts"] is None:
+    before = draft.peek("evidence", name, source.key)
+    if before is None:
         belief["evidence"] += 1
     else:
-        _count(draft, name, row["time"], row["counts"], -1)
-    row.update(
-        kind=source.kind, event_id=source.event_id, run=source.run, counts=dict(counts),
-        because=list(source.because[:MAX_BECAUSE]), detail=clip(source.detail, TEXT_LIMIT), by=source.by,
-        time=source.time,
-    )  # fmt: skip
+        _count(draft, name, before["time"], before["counts"], -1)
+    draft.put("evidence", (name, source.key), {
+        "belief": name, "source": source.key, "kind": source.kind, "event_id": source.event_id, "run": source.run,
+        "counts": dict(counts), "because": list(source.because[:MAX_BECAUSE]),
+        "detail": clip(source.detail, TEXT_LIMIT), "by": source.by, "time": source.time,
+    })  # fmt: skip
     _count(draft, name, source.time, counts, 1)
     place(belief, source.key, source.time, counts)
 
