@@ -6,7 +6,7 @@ any two texts have some likeness of meaning, so that alone counts from ``LEAST_M
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +43,10 @@ def alike(documents: Sequence[str], query: str, meaning: NDArray[np.float64] | N
     if not query.strip():
         return [Like(number, 1.0, {"everything": 1.0}) for number in range(size)]
     alive = np.ones(size, dtype=np.bool_)
-    by_word, by_value = Postings(), Postings(k1=0, b=0)
-    for document in documents:
-        by_word.add(words(document))
-        by_value.add(of_text(document))
-    signals = {"keyword": Signal(by_word.scores(words(query), alive), *KEYWORD)}
-    exact = by_value.scores(of_text(query), alive)
+    signals = {"keyword": Signal(_held(Postings(), map(words, documents)).scores(words(query), alive), *KEYWORD)}
+    asked, exact = of_text(query), np.zeros(size)
+    if asked:  # finding the values of documents takes most of the time
+        exact = _held(Postings(k1=0, b=0), map(of_text, documents)).scores(asked, alive)
     if exact.any():
         signals["values"] = Signal(exact, *VALUES)
     known = np.zeros(size, dtype=np.bool_) if meaning is None else ~np.isnan(meaning)
@@ -64,3 +62,9 @@ def alike(documents: Sequence[str], query: str, meaning: NDArray[np.float64] | N
              {name: round(float(share[number]), DIGITS) for name, share in shares.items()})
         for number in order
     ]  # fmt: skip
+
+
+def _held(postings: Postings, documents: Iterable[Sequence[str]]) -> Postings:
+    for document in documents:
+        postings.add(document)
+    return postings

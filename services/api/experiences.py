@@ -14,7 +14,7 @@ from services.api.deps import After, BackendDep, ComparisonDep, OrgDep
 from services.api.memories import one_scope
 from services.api.problems import Problem
 from services.api.reading import read
-from services.searching.experiences import MOST, passages_of, ranked
+from services.searching.experiences import MOST, meant, passages_of, ranked
 
 router = APIRouter(tags=["beliefs"])
 User = Annotated[str, Query(max_length=256, description="Of this user")]
@@ -45,8 +45,8 @@ async def search(
     work = partial(experiences_of, org=org, scope=scope, limit=MOST)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     passages = await asyncio.to_thread(lambda: [passages_of(one) for one in found.value])
-    compared = await comparison.compare(org, q, [text for of in passages for text in of])
-    likes = await asyncio.to_thread(ranked, found.value, passages, q, compared.cosines)
+    compared = await comparison.compare(org, q, meant(passages))
+    likes = await asyncio.to_thread(ranked, passages, q, compared.cosines)
     items = [
         {**found.value[like.number], "relevance": like.relevance, **({"signals": like.signals} if explain else {})}
         for like in likes

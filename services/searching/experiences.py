@@ -20,6 +20,9 @@ from projections.retrieval.text import windows_of
 MOST = 2_000
 """Experiences of a scope that a search looks at: the latest."""
 
+MEANT = 3
+"""Passages of an experience that are compared by their meaning, the first: what was asked, and how it went."""
+
 _FAILED = ("recoverable_failure", "fatal_failure")
 
 
@@ -30,14 +33,14 @@ def passages_of(experience: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys([*asked, *windows_of(_became(experience, sheet))]))
 
 
-def ranked(
-    experiences: Sequence[dict[str, Any]],
-    passages: Sequence[Sequence[str]],
-    query: str,
-    cosines: NDArray[np.float64] | None,
-) -> list[Like]:
-    """The experiences that are like the query, the best first. ``cosines``: of all their passages in a row."""
-    meaning = None if cosines is None else _best(passages, cosines)
+def meant(passages: Sequence[Sequence[str]]) -> list[str]:
+    """The passages of all experiences that are compared by their meaning, in a row."""
+    return [text for of in passages for text in of[:MEANT]]
+
+
+def ranked(passages: Sequence[Sequence[str]], query: str, cosines: NDArray[np.float64] | None) -> list[Like]:
+    """The experiences, by their passages, that are like the query, the best first. ``cosines``: of those ``meant``."""
+    meaning = None if cosines is None else _best([min(len(of), MEANT) for of in passages], cosines)
     return alike(["\n".join(of) for of in passages], query, meaning)
 
 
@@ -52,13 +55,12 @@ def _became(experience: dict[str, Any], sheet: dict[str, Any]) -> Iterator[str]:
     yield from (f"{one['tool']} failed" for one in counts if one["label"] in _FAILED and one.get("count"))
 
 
-def _best(passages: Sequence[Sequence[str]], cosines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The greatest cosine of each experience's passages; NaN where none is known."""
-    ends = list(chain((0,), np.cumsum([len(of) for of in passages]).tolist()))
-    padded = np.concatenate([cosines, np.full(max(0, ends[-1] - len(cosines)), np.nan)])
-    best = np.full(len(passages), np.nan)
+def _best(lengths: Sequence[int], cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The greatest cosine of each so many in a row; NaN where none is known."""
+    ends = list(chain((0,), np.cumsum(lengths).tolist()))
+    best = np.full(len(lengths), np.nan)
     for number, (start, end) in enumerate(pairwise(ends)):
-        known = padded[start:end][~np.isnan(padded[start:end])]
+        known = cosines[start:end][~np.isnan(cosines[start:end])]
         if len(known):
             best[number] = known.max()
     return best

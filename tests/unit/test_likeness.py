@@ -24,7 +24,7 @@ from services.curation.search import rank
 from services.embedding import comparing
 from services.embedding.comparing import MOST_COMPARED, MOST_NEW, Comparison
 from services.embedding.model import Matrix
-from services.searching.experiences import passages_of, ranked
+from services.searching.experiences import MEANT, meant, passages_of, ranked
 
 DIMENSION = 64
 
@@ -114,12 +114,13 @@ def test_an_experience_is_as_like_as_its_best_passage() -> None:
     assert passages[2] == [] and "太慢了" in "\n".join(passages[0]) and "book failed" in "\n".join(passages[1])
     assert "search failed" not in "\n".join(passages[1])
     for query, number in (("timed out", 0), ("504", 0), ("太慢", 0), ("book failed", 1)):
-        assert [like.number for like in ranked([user, agent, {}], passages, query, None)][:1] == [number], query
+        assert [like.number for like in ranked(passages, query, None)][:1] == [number], query
     assert passages[0][0] == "Refund a broken lamp", "what was asked is a passage of its own"
-    cosines = np.array([0.1] * len(passages[0]) + [0.9])
-    assert [like.number for like in ranked([user, agent, {}], passages, "something else", cosines)] == [1]
-    short = np.array([0.9])  # vectors of the first passage alone
-    assert [like.number for like in ranked([user, agent, {}], passages, "something else", short)] == [0]
+    assert meant(passages) == [*passages[0][:MEANT], *passages[1]]
+    cosines = np.array([0.1] * min(MEANT, len(passages[0])) + [0.9])
+    assert [like.number for like in ranked(passages, "something else", cosines)] == [1]
+    early = np.array([0.9, *[float("nan")] * (len(cosines) - 1)])  # the first passage alone has a vector yet
+    assert [like.number for like in ranked(passages, "something else", early)] == [0]
 
 
 # --- vectors
