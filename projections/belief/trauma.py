@@ -18,6 +18,7 @@ from typing import Any
 
 from events.types.belief import ExperienceRecorded
 from projections.belief.evidence import MAX_BECAUSE, TEXT_LIMIT
+from projections.belief.naming import belief_name
 from projections.belief.tables import SPEAKS_AGAINST, SUPPORTS
 from projections.bounds import clip, digest, short
 from projections.draft import Draft
@@ -57,12 +58,13 @@ def patterns_of(payload: ExperienceRecorded) -> dict[str, Pattern]:
                 _pattern(found, fatal.tool, fatal.pattern).met(fatal.context or own, fatal.count)
     told = {pattern.tool for pattern in found.values()}
     for counted in payload.counts:
-        if counted.label == FATAL and counted.count and counted.tool not in told:
+        if counted.label == FATAL and counted.count and belief_name(counted.tool) not in told:
             _pattern(found, counted.tool, "").met(own, counted.count)
     return found
 
 
 def _pattern(found: dict[str, Pattern], tool: str, cause: str, node: str = "") -> Pattern:
+    tool, cause = belief_name(tool), belief_name(cause)
     return found.setdefault(digest(f"{tool}\x1f{cause}"), Pattern(tool, cause, node))
 
 
@@ -117,7 +119,7 @@ def contexts_left(
 
 def _worked_in(counts: Iterable[Mapping[str, Any]], tool: str) -> set[str] | None:
     """The contexts in which the tool worked in a run; None where it failed, or did nothing."""
-    own = [count for count in counts if count["tool"] == tool and count["count"]]
+    own = [count for count in counts if belief_name(count["tool"]) == tool and count["count"]]
     if any(count["label"] in SPEAKS_AGAINST for count in own) or not any(count["label"] in SUPPORTS for count in own):
         return None
     return {context for count in own for context in count.get("contexts", ())}
