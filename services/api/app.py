@@ -80,7 +80,10 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
     app.state.folding = history.Folding()
     app.state.searcher = open_searcher(backend)
     app.state.comparison = Comparison(backend.embeddings, backend.db)
-    app.state.policies = PolicyScopes(backend)
+    app.state.policies = PolicyScopes(
+        backend.read_models, backend.db, backend.partitions, backend.belief_rules,
+        timeout_s=backend.settings.read_timeout_s,
+    )  # fmt: skip
     app.state.max_body_bytes = max_body_bytes
     reads = (
         tasks, history, exports, runs, settlements, search, cards, context, beliefs, experiences, calibrations, policy,

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select
 
 from events.archive.queries import last_of_key
+from events.database import Database
 from events.event import Position
 from events.keys import partition_of
 from projections.engine import tables
 from projections.engine.checkpoints import read_position
 from projections.policy.selection import Learned
+from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 from projections.queries.policy import learned_of
-from services.composition import Backend
+from projections.read_models import ReadModels
 
 BELIEFS = "beliefs"
 
@@ -33,7 +35,8 @@ FRESH_S = 600.0
 """How long what was read may be used while nothing happens in its scope: confidence decays by the day."""
 
 MAX_KEPT = 50_000
-"""Beliefs and notices that are kept, of all scopes together; a scope counts as one more."""
+"""Beliefs and notices that are kept, of all scopes together; a scope counts for ``SCOPE`` more."""
+SCOPE = 8
 
 Stamp = tuple[Position, int]
 """Checkpoint and owner epoch of a partition."""
@@ -58,7 +61,7 @@ class _Kept:
 
     @property
     def size(self) -> int:
-        return 1 + len(self.learned.held) + len(self.learned.notices)
+        return SCOPE + len(self.learned.held) + len(self.learned.notices)
 
 
 @dataclass
@@ -79,17 +82,29 @@ class Found(NamedTuple):
 class PolicyScopes:
     """Scopes of one process. Several requests for one scope read it once."""
 
-    def __init__(self, backend: Backend, *, max_kept: int = MAX_KEPT, fresh_s: float = FRESH_S) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        read_models: ReadModels,
+        log: Database,
+        partitions: int,
+        rules: BeliefRules = DEFAULT_RULES,
+        *,
+        timeout_s: float = 5.0,
+        max_kept: int = MAX_KEPT,
+        fresh_s: float = FRESH_S,
+    ) -> None:
+        self._read_models = read_models
+        self._log = log
+        self._partitions = partitions
+        self._rules = rules
+        self._timeout_s = timeout_s
         self._max_kept = max_kept
         self._fresh_s = fresh_s
         self._places: OrderedDict[tuple[str, str], _Place] = OrderedDict()
+        self.kept = 0
+        """Beliefs and notices that are kept now, and ``SCOPE`` for each scope."""
         self.reads = 0
-
-    @property
-    def kept(self) -> int:
-        """Beliefs and notices that are kept, and scopes."""
-        return sum(place.kept.size for place in self._places.values() if place.kept is not None)
+        """How often a scope was read."""
 
     async def learned(self, org: str, scopes: Sequence[str], now: datetime, after: str | None = None) -> Found:
         """What scopes have learned by a moment, each at least up to the position token ``after``.
@@ -97,7 +112,7 @@ class PolicyScopes:
         Raises what a read of the read model raises (``ReadModels.read``).
         """
         look = partial(_look, org=org, scopes=scopes)
-        found = await self._backend.read_models.read(BELIEFS, look, after, self._backend.settings.read_timeout_s)
+        found = await self._read_models.read(BELIEFS, look, after, self._timeout_s)
         stamps, incomplete = found.value
         learned = [
             await self._learned(org, scope, found.generation, stamps[self._partition(org, scope)], now)
@@ -113,7 +128,9 @@ class PolicyScopes:
         async with place.turn:
             kept = place.kept
             if kept is None or not await self._holds(kept, org, scope, generation, stamp, now):
-                kept = place.kept = await self._read(org, scope, now)
+                before, kept = kept, await self._read(org, scope, now)
+                place.kept = kept
+                self.kept += kept.size - (before.size if before is not None else 0)
             elif kept.stamp < stamp:
                 place.kept = replace(kept, stamp=stamp)
         return kept.learned
@@ -126,31 +143,30 @@ class PolicyScopes:
             return False
         if position >= stamp[0]:
             return True
-        last = await self._backend.db.read(partial(last_of_key, org=org, key=scope))
+        last = await self._log.read(partial(last_of_key, org=org, key=scope))
         return last is None or last.position <= position
 
     async def _read(self, org: str, scope: str, now: datetime) -> _Kept:
         def work(conn: Connection) -> tuple[Stamp, Learned]:
             stamp = read_position(conn, self._partition(org, scope))
-            return stamp, learned_of(conn, org, scope, now=now, rules=self._backend.belief_rules)
+            return stamp, learned_of(conn, org, scope, now=now, rules=self._rules)
 
         self.reads += 1
-        found = await self._backend.read_models.read(BELIEFS, work)
+        found = await self._read_models.read(BELIEFS, work)
         stamp, learned = found.value
         return _Kept(learned, found.generation, stamp, now)
 
     def _partition(self, org: str, scope: str) -> int:
-        return partition_of(org, scope, self._backend.partitions)
+        return partition_of(org, scope, self._partitions)
 
     def _make_room(self) -> None:
         """Let go of what was used longest ago, but for what is being read."""
-        left = self.kept - self._max_kept
         for name in list(self._places):
-            if left <= 0:
+            if self.kept <= self._max_kept:
                 return
             place = self._places[name]
             if not place.turn.locked():
-                left -= place.kept.size if place.kept is not None else 0
+                self.kept -= place.kept.size if place.kept is not None else 0
                 del self._places[name]
 
 
