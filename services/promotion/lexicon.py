@@ -28,14 +28,15 @@ _WAY = (
     r"why before)"
 )
 _END = (
-    r"(?:outcomes?|conclusions?|bottom line|results?|(?:final |short |direct )?answers?|verdict|takeaways?|upshot|"
-    r"end result|finding)s?"
+    r"(?:outcomes?|conclusions?|bottom line|(?:final |end |short |direct )?(?:results?|answers?)|verdict|takeaways?|"
+    r"upshot|finding)s?"
 )
 _ENDS = (
     r"(?=$|[,.;:!?…]| ?-|[ /](?:it|there|that|here|this|and|or|but|please|just|only|parts?|stuff|when|behind|you|"
     r"that|if|from now|all|any ?more|"
-    r"every|each|will|is|are|too|as well|before|with|next time|either|(?:in|to|for|from) (?:your|the|each|every|my) "
-    r"(?:answer|repl|question|response))\b)"
+    r"every|each|will|is|are|too|as well|before|with|next time|either|(?:in|to|for|from|with|behind|of) (?:your|the|"
+    r"each|every|my) "
+    r"(?:answers?|repl(?:y|ies)|questions?|responses?))\b)"
 )
 """What may follow a word for the way to an answer, which else is part of another thing's name."""
 _OF_ANSWERS = (
@@ -67,7 +68,7 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\bexplain(?: more)?(?=$| this time| please| today| again)",
         r"\b(?:go|do it|answer|work|proceed) step by step\b|^step by step\b|\btell me why(?: before| every| you|$)|"
         r"\bshow (?:your|the) work(?:ing)?\b",
-        rf"(?:讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有)[^,;:不别无]{{0,6}}{_ZH_WAY}",
+        rf"(?:告诉我|讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有)[^,;:不别无]{{0,6}}{_ZH_WAY}",
         rf"(?:每一?步|{_ZH_WAY})(?:(?![不别无]).){{0,4}}(?:讲|写|列|说|展示)(?:一下|出来|清楚|给我)?",
         r"一步一?步(?:地|来|讲|说|写)?|逐步(?:讲|说|解释|来)|(?:讲|说)说?你?(?:是)?怎么(?:想|做|得|算)",
         r"解释(?:一下)?(?:你的)?(?:原因|理由|为什么)",
@@ -75,8 +76,8 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
     ("process", "conclusion"): (
         rf"\b(?:just|only|simply|straight to|nothing but)\b(?: (?:please|want|wants|need|give|gives|tell|tells|show|"
         rf"shows|state|see|to|me|us|you|with|say|i)){{0,5}} (?:the |a |your |its )?{_END}\b{_OF_ANSWERS}",
-        rf"\b{_END} (?:only|alone|first|is enough|will do|suffices?|is all|are enough|and nothing else|"
-        rf"without (?:the )?{_WAY})",
+        rf"\b{_END},? (?:only|alone|first|is enough|will do|suffices?|is all|are enough|(?:and )?nothing (?:else|more)|"
+        rf"straight away|right away|without (?:the )?{_WAY})",
         r"\b(?:conclusions?|bottom line|results?|verdict) please$",
         rf"\bgive (?:me )?(?:only )?the (?:verdict|bottom line|upshot|takeaway)\b{_OF_ANSWERS}",
         r"\bcut to the chase\b|\b(?:get|straight|right|come) to the point\b|\btl;?dr\b|\bjust tell me what you found\b",
@@ -84,7 +85,22 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         rf"never mind|lose|ditch|save me) (?:all |of )*(?:the |your |any |that )?{_WAY}\b{_ENDS}",
         rf"\b(?:not|no|n't (?:care|need|want|be interested in)(?: about)?|uninterested in) (?:the |your |"
         rf"any )?{_WAY}\b{_ENDS}",
-        r"\bno explanations?\b|\bnot how you\b|\b(?:stop|quit) explaining\b",
+        r"\bno explanations?\b|\bnot how you\b|\b(?:stop|quit) explaining\b|\b(?:just|only) need the (?:number|"
+        r"figure)\b",
+        rf"\bkeep (?:the |your |all the )?{_WAY} to yourself\b|\b(?:no need|need not|needn't|n't (?:need|"
+        rf"have)) to explain\b",
+        rf"\bonly (?:interested in|after|care about|here for) (?:the |your )?{_END}\b{_OF_ANSWERS}|"
+        rf"\bget to the point\b",
+        r"\b(?:just|only)\b[^,.;]{0,24}\bwhat you (?:concluded|found(?: out)?)\b|\bskip to the (?:end|conclusion|"
+        r"result|answer)",
+        rf"\b{_WAY} (?:does not|doesn't|do not|don't|is not|isn't|are not) (?:interest|matter|concern|need|necessary|"
+        rf"important)",
+        rf"{_ZH_WAY}.{{0,2}}我?(?:不关心|不重要|不感兴趣|没兴趣|不想(?:看|听|知道)|无所谓)",
+        r"\b(?:spare me|skip|leave out|no need for|save me|forget) (?:all )?(?:the )?details\b|"
+        r"\b(?:give|tell|just|only|want|need)\b[^,.;]{0,12}\bgist\b",
+        r"(?:直接|只|就)?(?:说|讲|挑|给)(?:我)?(?:重点|要点|核心)(?!部分)|(?:别|不要|少)(?:再)?(?:绕弯子|拐弯抹角|兜圈子|铺垫)",
+        rf"(?:不用|不要|别|不需要)(?:那么)?(?:长篇|多)?(?:的)?分析|{_ZH_END}(?:给我|告诉我)|"
+        r"不(?:需要|想|用|必)(?:知道|管)(?:是)?怎么(?:来|得|算|想|做)",
         rf"(?:直接|只|光|就|仅)(?:要|说|给|告诉|讲|看|需要|想看|想要|关心)?(?:我)?(?:们)?(?:你的)?.{{0,3}}{_ZH_END}(?!部分|出来|里)",
         rf"(?:给我?|说|讲|看|要)(?:我)?(?:个)?{_ZH_END}(?:就行|就好|即可|就可以|就够)?$",
         rf"{_ZH_END}(?:先行|就行|就好|即可|就够了?|就可以)",
@@ -103,7 +119,13 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\btoo (?:wordy|verbose|long-winded)\b",
         r"\b(?:one|two|three|a few|a couple of|\d) (?:sentences?|lines?|words)(?: or so)? (?:at most|max|maximum|"
         r"only|is enough|are enough|will do)\b",
-        r"简短|简洁|简明|精简|言简意赅|太啰嗦|太长了|啰里啰嗦|短一点|短些|长话短说",
+        r"简短|简洁|简明|精简|言简意赅|太啰嗦|^太长了|啰里啰嗦|短一点|短些|长话短说|"
+        r"(?:回答|回复|写|说)(?:得|的)?.{0,2}太长|(?:别|不要|少)(?:再)?(?:写|说)?(?:长篇大论|(?:那么|这么)(?:长|多))",
+        r"\b(?:answer|reply|respond|write|explain|summari[sz]e|say it)\b[^,.;]{0,12}\bin (?:one|a|a single|two|three|"
+        r"a few|\d) (?:short )?(?:sentences?|words?|lines?)\b",
+        r"[一两二三几\d]句话(?:以内|之内|说完|说清|概括|总结|就行|就好|即可)",
+        r"\b(?:short|brief) version (?:please|only|will do)\b|\b(?:give|just|only|want)\b[^,.;]{0,12}\bshort version\b",
+
     ),
     ("length", "long"): (
         r"\b(?:long|detailed|thorough|in-depth|comprehensive|extensive|elaborate|longer|full)(?:, \w+)? "
@@ -111,7 +133,7 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\b(?:more|in) detail\b|\belaborate more\b|\bgo into (?:more )?detail\b|\b(?:be|answer|reply|"
         r"respond) (?:more )?(?:thorough|detailed|thoroughly)",
         r"\b(?:answers?|repl\w+|responses?) (?:is|are) (?:\w+ )?too (?:short|brief|terse)\b",
-        r"(?:回答|回复|说|讲|解释|写)(?:得|的)?(?:再|更)?(?:详细|详尽|具体)|(?:更|再)详细|太简略|太简短|展开(?:讲|说)",
+        r"(?:回答|回复|说|讲|解释|写)(?:得|的)?(?:再|更)?(?:详细|详尽|具体)|(?:更|再)详细|详细地?(?:说|讲|解释|回答|描述|阐述)|太简略|太简短|展开(?:讲|说)",
     ),
     ("tone", "formal"): (
         rf"\b(?:formal|professional|business-like)\b(?= (?:tone|style|language|manner|with me)\b)|{_SOUND}(?:formal|"
@@ -124,13 +146,15 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"(?:语气|说话|表达|回复).{0,3}(?:随意|轻松|随便)|口语化",
     ),
     ("confirmation", "ask"): (
-        r"\b(?:ask|check with|confirm with|consult|tell) me (?:first|before|every time)\b|\bcheck with me\b",
+        r"\b(?:ask|check with|confirm with|consult|tell) me (?:first|before|every time)\b|\bmy (?:ok|okay|approval|"
+        r"permission|consent) before\b|\bcheck with me\b",
         r"\bconfirm (?:it |everything )?with me\b|\bask (?:me )?(?:for )?(?:my )?(?:permission|approval|"
         r"confirmation)\b|\basking (?:for )?permission\b",
         r"(?:\b(?:do not|don't|never|cannot|can't)\b[^,.;:?!]{0,30}?)?\b(?:without|before|needs?|"
         r"until) (?:my (?:approval|permission|ok|confirmation|consent)|asking me|checking with me)\b",
         r"\bask(?:ing)? me (?:whether|if) (?:to|you should|i want you)\b",
-        r"(?:先|都|要|必须)(?:来)?(?:问我|跟我确认|和我确认|向我确认|经过我|征得我|得到我)|之前.{0,4}(?:问我|确认)",
+        r"(?:先|都|要|必须)(?:来|给)?(?:问我|我确认|跟我确认|和我确认|向我确认|经过我|征得我|得到我)|之前.{0,4}(?:问我|确认)|(?:不经|未经|没有)我.{0,2}(?:同意|允许|批准|"
+        r"确认)",
         r"(?:问我|跟我确认|和我确认).{0,4}要不要",
     ),
     ("confirmation", "act"): (
@@ -163,7 +187,8 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"(?:用|以)(?:段落|整段)(?:形式)?",
     ),
     ("sources", "cite"): (
-        r"\b(?:cite|quote|name|give|list|include|add|provide|show|state|link|mention)(?: me)? (?:your |the |all |any )*"
+        r"\b(?:cite|quote|name|give|list|include|add|provide|show|state|link|mention)(?: me)? (?:links? to |your |"
+        r"the |all |any )*"
         r"(?:sources?|references?|citations?)\b(?! code)|\bwith (?:sources|references|citations)\b|\bno citations\b",
         r"(?:附上?|注明|标明|给出|列出|写明|要有|带上?)(?:信息|资料|引用)?(?:的)?(?:来源|出处|参考文献|引用)",
     ),
@@ -208,7 +233,8 @@ MENTIONS = {False: _compiled(chinese=False), True: _compiled(chinese=True)}
 CUES = {
     "process": regex.compile(
         r"outcome|conclu|bottom|result|answer|verdict|takeaway|upshot|finding|expla|reason|step|process|deriv|think|"
-        r"thought|work|justif|rational|background|\bhow |through|chase|point|tl;?dr|found|why|\p{Han}"
+        r"thought|work|justif|rational|background|\bhow |detail|gist|number|figure|through|chase|point|tl;?dr|found|"
+        r"why|the end\b|\p{Han}"
     )
 }
 """Of an aspect with costly patterns: what stands in any text that they find."""

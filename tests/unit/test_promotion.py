@@ -21,8 +21,10 @@ from services.promotion.said import shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
 
 LABELS = Path(__file__).parent.parent / "fixtures" / "conduct_labels.jsonl"
-"""Utterances of our own making. ``a`` shaped the rules; ``d`` was written before them and looked at after: rules that
-had seen ``a`` alone read it with a precision of 0.98 and a recall of 0.90, then it shaped them a little."""
+"""Utterances of our own making. ``a`` shaped the rules; ``d`` and ``f`` were each written before anybody looked how they
+are read, and then shaped them, too; ``e`` is mostly what was missed in between; ``g`` is held out: it has shaped nothing.
+Rules that had seen ``a`` alone read ``d`` with a precision of 0.98 and a recall of 0.90, those that had seen ``a`` to
+``e`` read ``f`` with 1.00 and 0.66."""
 
 
 class Figures(NamedTuple):
@@ -32,28 +34,28 @@ class Figures(NamedTuple):
     recall: float
 
 
-def figures(split: str) -> Figures:
+def figures(splits: str) -> Figures:
     right = wrong = missed = 0
-    for label in labels(split):
+    for label in labels(splits):
         read = {wish.what for wish in wishes_in(label["text"])}
         there = {(label["aspect"], label["value"], label["negative"])} if label["aspect"] else set()
         right, wrong, missed = right + len(read & there), wrong + len(read - there), missed + len(there - read)
     return Figures(right / (right + wrong), right / (right + missed))
 
 
-def labels(split: str) -> list[dict[str, Any]]:
+def labels(splits: str) -> list[dict[str, Any]]:
     found = [orjson.loads(line) for line in LABELS.read_bytes().splitlines()]
-    return [label for label in found if label["split"] == split]
+    return [label for label in found if label["split"] in splits]
 
 
-@pytest.mark.parametrize("split", ["a", "d"])
-def test_wishes_are_read_as_people_label_them(split: str) -> None:
-    """At least 60 utterances, a quarter of them no wish about conduct."""
+@pytest.mark.parametrize(("split", "precision", "recall"), [("adef", 0.97, 0.95), ("g", 0.85, 0.7)])
+def test_wishes_are_read_as_people_label_them(split: str, precision: float, recall: float) -> None:
+    """More than 200 utterances, a third of them no wish about conduct; 0.90 and 0.75 for those held out."""
     found = figures(split)
-    print(f"conduct, split {split}: precision {found.precision:.2f}, recall {found.recall:.2f}, {len(labels(split))}")
-    assert len(labels(split)) >= 60
-    assert found.precision >= 0.95
-    assert found.recall >= 0.9
+    print(f"conduct, splits {split}: precision {found.precision:.2f}, recall {found.recall:.2f}, {len(labels(split))}")
+    assert len(labels("adefg")) >= 200
+    assert found.precision >= precision
+    assert found.recall >= recall
 
 
 def test_every_way_to_say_it_meets_in_one_wish() -> None:
