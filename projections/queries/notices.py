@@ -15,6 +15,8 @@ from projections.queries.rows import Document, many, pick
 
 LOOKED_AT = 256
 """Latest runs of a scope that are looked at for counter-evidence."""
+SHOWN_RUNS = 20
+"""Latest runs that a notice names, each with the events that tell of it."""
 
 
 def notices_of(
@@ -24,7 +26,7 @@ def notices_of(
 
     ``standing`` is ``constraint`` where the pattern constrains (``projections.belief.trauma``), else ``notice``;
     ``notice`` says which in words. ``contexts`` counts the distinct ones it was met in, ``contexts_left`` those that no
-    counter-evidence has taken away. What is dated after ``now`` (None: everything counts) is not there yet.
+    counter-evidence has taken away, ``met`` the runs, of which ``runs`` names the latest. What is dated after ``now`` (None: everything counts) is not there yet.
     """
     patterns: dict[str, list[Document]] = defaultdict(list)
     until = () if now is None else (NOTICES.c.time <= now.astimezone(UTC).isoformat(),)
@@ -48,7 +50,7 @@ def constraints_of(
 def _notice(
     conn: Connection, org: str, scope: str, rows: list[Document], now: datetime | None, rules: BeliefRules
 ) -> Document:
-    last, met = rows[-1], last_met(rows)
+    last, met, shown = rows[-1], last_met(rows), rows[-SHOWN_RUNS:]
     left = len(met)
     if left >= rules.constraint_contexts and last["tool"]:
         runs = _runs_since(conn, org, scope, min(met.values()), now)
@@ -64,8 +66,9 @@ def _notice(
         "contexts": len(met),
         "contexts_left": left,
         "count": sum(sum((row["contexts"] or {}).values()) for row in rows),
-        "runs": [row["run"] for row in rows],
-        "because": [id_ for row in rows for id_ in (*(row["because"] or ()), row["event_id"])],
+        "met": len(rows),
+        "runs": [row["run"] for row in shown],
+        "because": [id_ for row in shown for id_ in (*(row["because"] or ()), row["event_id"])],
         "last_time": last["time"],
     }
 

@@ -156,5 +156,5 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _times(notice: dict[str, Any]) -> str:
-    runs = len(notice["runs"])
+    runs = notice["met"]
     return f"{runs} run{'' if runs == 1 else 's'}, {notice['contexts']} context{'' if notice['contexts'] == 1 else 's'}"
