@@ -24,6 +24,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from events.times import instant
@@ -75,22 +76,37 @@ def put_down(to: Literal["plan", "tool", "luck"], reason: str) -> Attribution:
     return Attribution(to=to, reason=reason)
 
 
-def departure(run: Trajectory) -> Departure | None:
-    """The first time that the run left its plan; None for one that never did."""
+def departures(run: Trajectory) -> list[Departure]:
+    """When the run left its plan, the first time first."""
     found = [Departure(step.skipped, "skipped_step") for step in run.steps.values() if step.skipped]
     if run.plans:
-        found += _changed_plans(run) + _unplanned(run)
+        found += [Departure(plan.at, "changed_plan") for plan in changed_plans(run)] + _unplanned(run)
     else:
         found += _given_up_tools(run)
-    return min(found, default=None)
+    return sorted(found)
 
 
 def deviation(run: Trajectory) -> Deviation:
     """Whether the run left its plan, and if so, before or after something had failed."""
-    left = departure(run)
-    if left is None:
+    left = departures(run)
+    if not left:
         return "none"
-    return "after_failure" if _troubled(run, left.at) else "before_failure"
+    return "after_failure" if troubled(run, 0, left[0].at) else "before_failure"
+
+
+def changed_plans(run: Trajectory) -> list[Plan]:
+    """The versions of the plan that left the one before."""
+    return [new for old, new in pairwise(run.plans) if _is_left(old, new)]
+
+
+def troubled(run: Trajectory, since: int, upto: int) -> bool:
+    """Whether something failed between two events of the run that was not got over by the latter."""
+    trouble: set[tuple[str, str]] = set()
+    for call in sorted(run.calls.values(), key=lambda call: call.ended):
+        if since < call.ended < upto:
+            (trouble.add if call.state == "failed" else trouble.discard)((call.name, call.step))
+    steps = [step for step in run.steps.values() if step.state != "completed"]
+    return bool(trouble) or any(since < step.failed < upto for step in steps)
 
 
 @dataclass(frozen=True)
@@ -157,11 +173,6 @@ def judged_bad(run: Trajectory, kind: str, target: str) -> bool:
     return bool(given) and not any(given)
 
 
-def _changed_plans(run: Trajectory) -> list[Departure]:
-    pairs = zip(run.plans, run.plans[1:], strict=False)
-    return [Departure(new.at, "changed_plan") for old, new in pairs if _is_left(old, new)]
-
-
 def _is_left(old: Plan, new: Plan) -> bool:
     """Whether steps that are not over are missing in the new plan, have other titles, or another order."""
     open_steps = [step for step in old.steps if step[0] not in new.over | old.over]
@@ -199,15 +210,6 @@ def _given_up_tools(run: Trajectory) -> list[Departure]:
         for call in run.calls.values()
         if call.state == "failed" and last[call.name] < call.ended < begun[-1]
     ]
-
-
-def _troubled(run: Trajectory, upto: int) -> bool:
-    """Whether something had failed by then that was not got over yet."""
-    trouble: set[tuple[str, str]] = set()
-    for call in sorted(run.calls.values(), key=lambda call: call.ended):
-        if 0 < call.ended < upto:
-            (trouble.add if call.state == "failed" else trouble.discard)((call.name, call.step))
-    return bool(trouble) or any(0 < step.failed < upto and step.state != "completed" for step in run.steps.values())
 
 
 def _limit(run: Trajectory, name: str) -> float | None:

@@ -1,8 +1,9 @@
 """What a run was worth learning from: its trajectory as labelled nodes, and a handover sheet. Pure, versioned.
 
-A node is ``success`` (straight), ``deviated_success`` (after failures or a changed plan), ``recoverable_failure`` (the
-run got over it), ``fatal_failure`` (it did not) or ``unfinished``. The run's outcome is that of its ending, but for a
-completed run that everybody who scored it scored 0 or less: that one failed.
+Nodes are the plan, every plan that took its place (``plan/2`` ...), the steps, the calls and the result; the goal and
+what people said stand in the sheet. A node is ``success`` (straight), ``deviated_success`` (after failures or a changed
+plan), ``recoverable_failure`` (the run got over it), ``fatal_failure`` (it did not) or ``unfinished``. The run's
+outcome is that of its ending, but for a completed run that everybody who scored it scored 0 or less: that one failed.
 
 Evidence goes to nodes, never to whole chains, and these speak for nothing: what an interruption left unfinished; a
 result, and the plan that led to it, by luck (``services.reactors.attribution``) or because people stood in the way
@@ -22,10 +23,20 @@ from events.types.belief import Attribution, FatalPattern, Node, NodeLabel, Tool
 from events.types.run import Outcome
 from projections.bounds import canonical, short
 from projections.cards import secrets
-from services.reactors.attribution import Calls, Deviation, deviation, judged_bad, luck, put_down
+from services.reactors.attribution import (
+    Calls,
+    Deviation,
+    changed_plans,
+    departures,
+    deviation,
+    judged_bad,
+    luck,
+    put_down,
+    troubled,
+)
 from services.reactors.causes import context_of, names_in, pattern_of, value_free
 from services.reactors.evidence import clip
-from services.reactors.trajectory import Call, Step, Trajectory
+from services.reactors.trajectory import Call, Plan, Step, Trajectory
 
 DERIVER_VERSION = 2
 """Raise it when labels change: every run is derived again, and the fold keeps the highest version of each."""
@@ -63,7 +74,7 @@ class Hindsight:
         """Plan, steps, calls and result, in the order in which the run came to them."""
         troubled = {call.step for call in self.run.calls.values() if call.state == "failed"}
         tried = [step for step in self.run.steps.values() if step.state not in ("planned", "skipped")]
-        nodes = [self._plan_node()] if self.run.plans else []
+        nodes = [self._plan_node(), *self._later_plans()] if self.run.plans else []
         nodes += [self._step_node(step, deviated=bool(step.failures) or step.step in troubled) for step in tried]
         failed_before: set[tuple[str, str]] = set()
         for call in self.run.calls.values():
@@ -173,16 +184,40 @@ class Hindsight:
         return Calls.of(self.run)
 
     def _plan_node(self) -> Node:
-        """The plan: whether what was planned led to the result."""
-        event = self.run.plans[-1].event
+        """The plan that the run began with: whether what was planned led to the result."""
         left_early = self.deviation == "before_failure"
         tried = not (self._blames_nothing or left_early or self._is_tools_fault)
         label = self._result_label()
         if self.outcome == "completed" and self.deviation == "after_failure":
             label = "recoverable_failure"
+        return self._planned("plan", self.run.plans[0], label, self._put_down(), evidence=tried)
+
+    def _later_plans(self) -> list[Node]:
+        """The plans that took its place, numbered from 2: what came of each."""
+        changed, nodes = changed_plans(self.run), []
+        last_left = max((left.at for left in departures(self.run)), default=0)
+        for number, plan in enumerate(changed, 2):
+            upto = changed[number - 1].at if number <= len(changed) else self.run.length + 1
+            in_trouble, is_last = troubled(self.run, plan.at, upto), number > len(changed)
+            label: NodeLabel = "recoverable_failure" if in_trouble else "unfinished"
+            put_downs: list[Attribution] = [put_down("plan", "switched_after_failure")] if in_trouble else []
+            followed = last_left <= plan.at
+            if is_last:
+                label = "success" if self.outcome == "completed" and not in_trouble else self._result_label()
+                put_downs = [put_down("plan", "followed_plan")] if followed and not self._blames_nothing else []
+            mute = self._blames_nothing or (is_last and (self._is_tools_fault or not followed))
+            nodes.append(
+                self._planned(f"plan/{number}", plan, label, put_downs, evidence=label != "unfinished" and not mute)
+            )
+        return nodes
+
+    def _planned(
+        self, name: str, plan: Plan, label: NodeLabel, attributed: list[Attribution], *, evidence: bool
+    ) -> Node:
+        cause = self._result_cause() if label in FAILURES else ""
         return Node(
-            node="plan", kind="plan", label=label, cause=self._result_cause(), attributed=self._put_down(),
-            evidence=tried, event=event,
+            node=name, kind="plan", label=label, cause=cause, attributed=attributed, evidence=evidence,
+            event=plan.event, pattern=pattern_of("", cause) if cause else "", context=self._context(""),
         )  # fmt: skip
 
     def _step_node(self, step: Step, *, deviated: bool) -> Node:
@@ -295,7 +330,7 @@ def key_nodes(nodes: Sequence[Node]) -> list[Node]:
     """The nodes that a sheet keeps: all of a run of ordinary length, else failures first, then the latest."""
     if len(nodes) <= MAX_NODES:
         return list(nodes)
-    ranked = sorted(range(len(nodes)), key=lambda n: (nodes[n].kind not in ("plan", "result"), *_rank(nodes[n]), -n))
+    ranked = sorted(range(len(nodes)), key=lambda n: (nodes[n].node not in ("plan", "result"), *_rank(nodes[n]), -n))
     return [nodes[n] for n in sorted(ranked[:MAX_NODES])]
 
 

@@ -399,3 +399,20 @@ def test_whatever_a_run_is_made_of_it_is_looked_back_on_within_the_rules(events:
         assert sum(node.label == "fatal_failure" for node in looked.nodes if node.kind == "call") <= 1
         answered = sum(call.state != "open" and bool(call.name) for call in now.run.calls.values())
         assert sum(count.count for count in looked.counts) == answered
+
+
+def test_plans_that_took_the_place_of_others_are_nodes_of_their_own() -> None:
+    def plan(*steps: str) -> Told:
+        return "plan.updated", {"steps": [{"id": step} for step in steps]}
+
+    run = seen(
+        plan("a", "b"), *call("t", error="503", step="a"),  # a failure, and another plan
+        plan("c", "d"), plan("c", "d", "e"),  # which only grows
+        plan("f"), ("step.completed", {"step": "f"}), ended(),  # and is left without one
+    )  # fmt: skip
+    found = [(n.node, n.label, n.evidence, n.event) for n in run.nodes if n.kind == "plan"]
+    assert found == [
+        ("plan", "recoverable_failure", True, "e0"),
+        ("plan/2", "unfinished", False, "e3"),
+        ("plan/3", "success", True, "e5"),
+    ]
