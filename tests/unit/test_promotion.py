@@ -21,10 +21,10 @@ from services.promotion.said import shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
 
 LABELS = Path(__file__).parent.parent / "fixtures" / "conduct_labels.jsonl"
-"""Utterances of our own making. ``a`` shaped the rules; ``d`` and ``f`` were each written before anybody looked how they
-are read, and then shaped them, too; ``e`` is mostly what was missed in between; ``g`` is held out: it has shaped nothing.
-Rules that had seen ``a`` alone read ``d`` with a precision of 0.98 and a recall of 0.90, those that had seen ``a`` to
-``e`` read ``f`` with 1.00 and 0.66."""
+"""Utterances of our own making. ``a`` shaped the rules; ``d`` and ``f`` were each written before anybody looked how
+they are read, and then shaped them, too; ``e`` is mostly what was missed in between; ``g`` is held out: it has shaped
+nothing. Rules that had seen ``a`` alone read ``d`` with a precision of 0.98 and a recall of 0.90, those that had seen
+``a`` to ``e`` read ``f`` with 1.00 and 0.66."""
 
 
 class Figures(NamedTuple):
