@@ -26,7 +26,8 @@ def notices_of(
 
     ``standing`` is ``constraint`` where the pattern constrains (``projections.belief.trauma``), else ``notice``;
     ``notice`` says which in words. ``contexts`` counts the distinct ones it was met in, ``contexts_left`` those that no
-    counter-evidence has taken away, ``met`` the runs, of which ``runs`` names the latest. What is dated after ``now`` (None: everything counts) is not there yet.
+    counter-evidence has taken away, ``met`` the runs, of which ``runs`` names the latest. What is dated after ``now``
+    (None: everything counts) is not there yet.
     """
     patterns: dict[str, list[Document]] = defaultdict(list)
     until = () if now is None else (NOTICES.c.time <= now.astimezone(UTC).isoformat(),)
