@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, select
 
+from events.errors import Transient
 from projections.bounds import short
 from projections.cards.secrets import masked
 from projections.memory.tables import MEMORIES
@@ -62,6 +63,8 @@ async def gather(
     async def read(projection: str, work: Callable[..., Any], **options: Any) -> Any:
         asked = partial(work, org=org, scope=scope.key, **options)
         found: Read[Any] = await read_models.read(projection, asked, after, wait_s)
+        if not found.reached:
+            raise Transient(f"{projection} has not folded the position that was asked for: export again")
         source[projection] = found.generation
         return found.value
 

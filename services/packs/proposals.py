@@ -1,10 +1,11 @@
 """A pack as events of the scope that takes it in. Pure: the same pack, scope and factor make the same events.
 
 Memories become ``memory.proposed``, so that the curator judges them as it does any others: secrets, copies, what
-contradicts a source that weighs more. Beliefs become ``belief.proposed``: their confidence, times a factor, is the
-prior, for what was true elsewhere need not be true here; their evidence is shown, and not counted. Notes and
-settlements belong to tasks and sessions that do not exist here: taken for those of a run they would change what
-sessions start from. So they are kept as they are, in ``pack.imported``, and read there.
+contradicts a source that weighs more. Beliefs become ``belief.proposed``, but for those that read like an order or hold
+a secret: their confidence, times a factor, is the prior, for what was true elsewhere need not be true here; their
+evidence is shown, and not counted. Notes and settlements belong to tasks and sessions that do not exist here: taken for
+those of a run they would change what sessions start from. So they are kept as they are, in ``pack.imported``, and read
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from typing import Any
 import msgspec
 import orjson
 
+from events.types.memory import MemoryProposed
 from projections.queries.rows import is_over
+from services.curation.proposal import Candidate, Rejected, candidate_of
+from services.curation.quality import not_own_output
+from services.curation.safety import mark_orders, without_credentials, without_unseen
 from services.packs.form import BeliefItem, Item, MemoryItem, Pack, Scope
 
 SOURCE = "refold/pack"
@@ -51,11 +56,30 @@ def memory_events(pack: Pack, target: Target, digest: str, now: datetime) -> dic
 
 
 def belief_events(pack: Pack, target: Target, digest: str) -> dict[str, dict[str, Any]]:
-    """A proposal for each belief, by its name, which it keeps."""
+    """A proposal for each belief that may be one here, by its name, which it keeps."""
+    against = objections(pack)
     return {
         item.belief: _belief(item, target, target.id(digest, f"belief-{number}"))
         for number, item in enumerate(pack.beliefs)
+        if item.belief not in against
     }
+
+
+def objections(pack: Pack) -> dict[str, Rejected]:
+    """Why beliefs may not enter, by name: rules are told to agents, so a pack's words are judged like a memory's."""
+    judged = {item.belief: _objection(item.statement) or _objection(item.tendency) for item in pack.beliefs}
+    return {name: why for name, why in judged.items() if why is not None}
+
+
+def _objection(text: str) -> Rejected | None:
+    at: Candidate | Rejected = candidate_of(MemoryProposed(content=text or "-"))
+    for stage in (without_unseen, without_credentials, not_own_output):
+        if isinstance(at, Rejected):
+            return at
+        at = stage(at)
+    if not isinstance(at, Rejected) and mark_orders(at).trust == "data":
+        return Rejected("instruction", "it tells its reader to act against its people")
+    return at if isinstance(at, Rejected) else None
 
 
 def kept_events(pack: Pack, target: Target, digest: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from events.publisher import Outcome
 from services.packs.form import Pack
-from services.packs.proposals import Target
+from services.packs.proposals import Target, objections
 
 MOST_REFUSALS = 100
 """Of items that did not enter, those that a report names; all are counted."""
@@ -55,13 +55,16 @@ def report_of(
         tally.add("memories", name, _fate(outcomes[raw["id"]], fates.get(raw["id"], {})))
     for name, raw in beliefs.items():
         tally.add("beliefs", name, _outcome(outcomes[raw["id"]]))
+    against = objections(pack)
+    for name, why in against.items():
+        tally.add("beliefs", name, ("refused", why.reason, why.detail))
     for raw in kept:
         sort = "notes" if "notes" in raw["data"] else "settlements"
         documents = raw["data"][sort]
         names = ", ".join(str(one.get("note") or one["run"]) for one in documents[:3])
         tally.add(sort, names, _outcome(outcomes[raw["id"]], "kept"), len(documents))
     tally.done["memories"]["expired"] += len(pack.memories) - len(memories)
-    tally.done["beliefs"]["known"] += len(pack.beliefs) - len(beliefs)
+    tally.done["beliefs"]["known"] += len(pack.beliefs) - len(beliefs) - len(against)
     return {
         "counts": pack.counts,
         "done": {sort: {what: number for what, number in sorted(found.items()) if number}

@@ -39,6 +39,8 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_default() -> No
         ("REFOLD_DATABASE_URL", "sqlite://", "sqlite:///FOLDER"),
         ("REFOLD_PROJECTIONS", "projections/registry.py", "like package.module:NAME"),
         ("REFOLD_UVLOOP", "perhaps", "1 or 0"),
+        ("REFOLD_PACK_CONFIDENCE", "1.5", "a number from 0 to 1"),
+        ("REFOLD_PACK_CONFIDENCE", "nan", "a number from 0 to 1"),
         ("REFOLD_LOG_LEVEL", "loud", "debug, info, warning or error"),
     ],
 )
