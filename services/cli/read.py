@@ -62,7 +62,7 @@ def events(
         if unknown:
             _print_unknown(list(client.items("/v1/log/unknown-types", limit)), as_json)
             return
-        path = f"/v1/events/{segment(id_)}" if run is None else f"/v1/runs/{segment(run)}/events"
+        path = f"/v1/runs/{segment(run)}/events" if run is not None else f"/v1/events/{segment(id_ or '')}"
         found = client.items(path, limit)
         if as_json:
             print_lines(found)
