@@ -47,7 +47,7 @@ from tests.servers import own_postgres
 TARGET = 1.0
 TOGETHER = 16
 STEPS = 10
-LONG = 40
+LONG = 120
 FLUSH_S = 300.0
 
 PEERS = ("sqlite", "postgres")

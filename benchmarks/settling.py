@@ -106,8 +106,8 @@ def alone(runs: int) -> float:
 
 
 async def _settle_alone(log: Database, url: str, runs: int) -> float:
-    models = Models(Routes(models=[Route(model="m", base_url=url)]))
-    loop = loop_of(log, ArchiveOutlet(log), SETTLER, concurrency=CONCURRENCY, outside=Outside(models), lease_s=10.0)
+    models = Models(Routes(models=[Route(model="m", base_url=url, concurrency=CONCURRENCY)]))
+    loop = loop_of(log, ArchiveOutlet(log), SETTLER, concurrency=2 * CONCURRENCY, outside=Outside(models), lease_s=10.0)
     stopping = asyncio.Event()
     running = asyncio.create_task(loop.run(stopping))
     put(log, *[door.admit(raw) for n in range(CONCURRENCY) for raw in run_events(f"warm{n}")])

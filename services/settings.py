@@ -174,8 +174,8 @@ class Settings:
     """How long a read with ``after=`` waits for its projection."""
     store_timeout_s: float = _setting("REFOLD_STORE_TIMEOUT_S", 15.0, _seconds(0.1, 600))
     """How long a read waits for a store that does not answer, beside the wait for its projection; then it is a 503."""
-    reactor_concurrency: int = _setting("REFOLD_REACTOR_CONCURRENCY", 16, _whole(1, 1_024))
-    """Reactions in flight at once, a reactor."""
+    reactor_concurrency: int = _setting("REFOLD_REACTOR_CONCURRENCY", 32, _whole(1, 1_024))
+    """Reactions in flight at once, a reactor: twice what an endpoint is asked at once, so that the next are ready."""
     settle_deadline_s: float = _setting("REFOLD_SETTLE_DEADLINE_S", 60.0, _seconds(0, 86_400))
     """How long a run that settles itself may take after its end, when it names no deadline of its own."""
     settle_patience_s: float = _setting("REFOLD_SETTLE_PATIENCE_S", 600.0, _seconds(0, 86_400))

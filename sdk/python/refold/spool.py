@@ -51,7 +51,8 @@ class Spool:
 
     With ``segment_bytes``, for owners who append all the time, a file is made of so many blank bytes and written over:
     a disk syncs what has its place already in a third of the time. It is written on to when it was sent, until it is
-    full. ``fill``: fill holes that damage left in the numbers of a run.
+    full. While ``wants_segment``, another thread may make the next one ahead (``new_segment``, which touches nothing of
+    the spool's own) and hand it over (``give_segment``). ``fill``: fill holes that damage left in the numbers of a run.
     """
 
     def __init__(self, folder: Path, *, segment_bytes: int = 0, fill: bool = True) -> None:
@@ -60,7 +61,22 @@ class Spool:
         self._fill = fill
         self._files: list[_SpoolFile] = []
         self._own: _SpoolFile | None = None
+        self._next: _SpoolFile | None = None
         self._current: _SpoolFile | None = None
+
+    @property
+    def wants_segment(self) -> bool:
+        """Whether the file that is being filled has little room left, and none comes after it."""
+        own = self._own
+        return self._next is None and own is not None and 0 < self._segment_bytes <= 2 * own.end
+
+    def new_segment(self) -> _SpoolFile:
+        """An empty file, made and locked. Raises OSError."""
+        return _SpoolFile.create(self._folder, self._segment_bytes)
+
+    def give_segment(self, made: _SpoolFile) -> None:
+        """The file to go on with when the one that is being filled is full."""
+        self._next = made
 
     @property
     def folder(self) -> Path:
@@ -85,7 +101,7 @@ class Spool:
     def append(self, lines: Sequence[bytes]) -> None:
         """Put lines at the end; they are on the disk when this returns."""
         if self._own is None:
-            self._own = _SpoolFile.create(self._folder, self._segment_bytes)
+            self._own, self._next = self._next or self.new_segment(), None
             self._files.append(self._own)
         self._own.append(lines)
         if 0 < self._segment_bytes <= self._own.end:
@@ -146,7 +162,10 @@ class Spool:
         return _set_aside(path, lines)
 
     def tidy(self) -> None:
-        """Delete the own file when nothing waits in it."""
+        """Delete the own file when nothing waits in it, and the one made to come after it."""
+        if self._next is not None:
+            self._next.delete()
+            self._next = None
         if self._own is not None and not self._own.lines:
             self._own.delete()
             self._files.remove(self._own)
@@ -154,9 +173,9 @@ class Spool:
 
     def close(self) -> None:
         """Let the files go; the lines in them stay for the next process."""
-        for file in self._files:
+        for file in (*self._files, *([self._next] if self._next else ())):
             file.close()
-        self._files, self._own, self._current = [], None, None
+        self._files, self._own, self._next, self._current = [], None, None, None
 
     def _rewrite(self, file: _SpoolFile, lines: list[bytes]) -> None:
         try:

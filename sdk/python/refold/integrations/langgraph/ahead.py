@@ -12,8 +12,8 @@ from pathlib import Path
 
 from refold.answers import Answered, Away, TooLarge
 from refold.errors import RefoldError, Unavailable
-from refold.integrations.langgraph.courier import FIRST_PAUSE_S, LAST_PAUSE_S, MAX_BYTES, MAX_EVENTS, error_of
-from refold.integrations.langgraph.journal import Entry, Journal
+from refold.integrations.langgraph.courier import FIRST_PAUSE_S, LAST_PAUSE_S, MAX_EVENTS, error_of
+from refold.integrations.langgraph.journal import GATHER_BYTES, Entry, Journal
 from refold.integrations.langgraph.wire import Raw
 from refold.integrations.langgraph.writer import Tenure
 from refold.transport import Transport
@@ -22,9 +22,10 @@ logger = logging.getLogger("refold")
 
 MAX_WAITING_BYTES = 128 << 20
 
-QUIET_S, GATHER_S = 0.02, 0.5
+QUIET_S, GATHER_S = 0.02, 2.0
 """While nobody waits for arrival the sender gathers, until nothing has come for a while, and no longer than this since
-the last request: many events in one request cost the backend a tenth of as many requests."""
+the last request, nor than until ``GATHER_BYTES`` wait: many events in one request cost the backend a tenth of as many
+requests, and a burst has the processor for itself."""
 
 
 @dataclass(frozen=True)
@@ -177,18 +178,20 @@ class Ahead:
         """The entries to send now; none when the journal is closed and all is sent."""
         with self._journal.changed:
             self._journal.changed.wait_for(lambda: self._closed or self._journal.kept())
-            self._gather()
+        self._gather()
         return self._journal.head(self._most)
 
     def _gather(self) -> None:
         until, before = time.monotonic() + GATHER_S, -1
         while before != self._journal.bytes and time.monotonic() < until:
             before = self._journal.bytes
-            if self._journal.changed.wait_for(self._enough, QUIET_S):
-                return
+            self._journal.prepare()
+            with self._journal.changed:
+                if self._journal.changed.wait_for(self._enough, QUIET_S):
+                    return
 
     def _enough(self) -> bool:
-        return self._closed or self._awaited > 0 or self._journal.bytes > MAX_BYTES
+        return self._closed or self._awaited > 0 or self._journal.bytes > min(GATHER_BYTES, self._max_bytes // 2)
 
     def _send(self, transport: Transport, batch: list[Entry]) -> bool:
         """False when the backend did not judge the batch."""

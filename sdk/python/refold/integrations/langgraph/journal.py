@@ -14,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
@@ -21,12 +22,15 @@ from weakref import WeakSet
 import orjson
 
 from refold.errors import RefoldError
-from refold.integrations.langgraph.courier import MAX_BYTES, MAX_EVENTS, first
+from refold.integrations.langgraph.courier import MAX_EVENTS, first
 from refold.integrations.langgraph.wire import Raw, thread_of
 from refold.integrations.langgraph.writer import Tenure
 from refold.spool import Spool
 
 logger = logging.getLogger("refold")
+
+GATHER_BYTES = 16 << 20
+"""More than this is much: whoever sends should not wait for more to come."""
 
 SEGMENT_BYTES = 4 << 20
 """Of one file; what a dead process had sent of its last one is sent again, which the backend recognises."""
@@ -177,7 +181,7 @@ class Journal:
         self._spool.append([entry.line for entry in entries])
         with self.changed:
             # what comes on top of others wakes nobody, unless it is much
-            if not self._entries or self.bytes > MAX_BYTES:
+            if not self._entries or self.bytes > GATHER_BYTES:
                 self.changed.notify_all()
             self._entries.extend(entries)
 
@@ -197,6 +201,18 @@ class Journal:
             one.kept.set_result(None)
         for one in lost:
             one.kept.set_exception(one.tenure.lost)
+
+    def prepare(self) -> None:
+        """Make the file that comes after the one that is being filled, so that no save has to wait for it.
+
+        For one thread at a time. A disk that takes no more says so at a save.
+        """
+        if self._forked or not self._spool.wants_segment:
+            return
+        with suppress(OSError):
+            made = self._spool.new_segment()
+            with self._disk:
+                self._spool.give_segment(made)
 
     # ---- what waits
 
