@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import orjson
@@ -11,11 +12,19 @@ import pytest
 
 from events import codec, door
 from events.event import START, Position
-from events.registry import EVENT_TYPES, decode_payload
+from events.registry import EVENT_TYPES, EventType, decode_payload
 
 GOLDEN = [
     orjson.loads(line) for line in (Path(__file__).parent.parent / "golden" / "events.jsonl").read_bytes().splitlines()
 ]
+
+
+@pytest.fixture(autouse=True)
+def _as_on_their_first_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the door by now asks of new events alone, it did not ask of those lines."""
+    for name, kind in EVENT_TYPES.items():
+        if kind.check is not None:
+            monkeypatch.setitem(cast(dict[str, EventType], EVENT_TYPES), name, replace(kind, check=None))
 
 
 def as_read(fields: list[str]) -> dict[bytes, bytes]:
