@@ -22,7 +22,10 @@ def calibrate(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """When candidate beliefs are looked at again; with --now, look at them and tell what was found."""
+    """Tell when candidate beliefs are looked at again.
+
+    With --now, look at them, and tell what was found.
+    """
     with connected(data, url) as client:
         found = client.post("/v1/calibrations") if now else client.get("/v1/calibrations")
     if as_json:

@@ -26,7 +26,10 @@ def experiences(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what became of the runs of a user or an agent, the latest first, or those that are like something."""
+    """List what became of runs, the latest first.
+
+    Of a user or an agent; or those that are like something.
+    """
     whose = {"user": user, "agent": agent}
     with connected(data, url) as client:
         if query:

@@ -27,7 +27,7 @@ def mcp(
     data: Data = None,
     url: Url = None,
 ) -> None:
-    """Serve the Model Context Protocol on standard input and output.
+    """Serve MCP on standard input and output.
 
     For a client that starts its servers itself; others use the address of the instance with /mcp behind it. Whom the
     model acts for is told here, never by the model.

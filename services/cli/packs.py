@@ -24,7 +24,7 @@ OfOrg = Annotated[bool, typer.Option("--org", help="Of the organisation.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    app.add_typer(packs, name="pack", help="Take what a scope has learned elsewhere: memories, beliefs, notes.")
+    app.add_typer(packs, name="pack", help="Take what was learned elsewhere.")
 
 
 @packs.command("export")

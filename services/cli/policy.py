@@ -37,7 +37,7 @@ def policy(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what to tell an agent of what was learned, ready for a system prompt.
+    """Print what was learned, ready for a system prompt.
 
     The user's own standing preferences come first; what went wrong before stands apart. The text goes to standard
     output, what it is made of to standard error.
