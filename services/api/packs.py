@@ -19,12 +19,12 @@ from services.api.memories import one_scope
 from services.api.paging import PageParam
 from services.api.problems import Problem, problem_of
 from services.api.reading import now
-from services.packs.form import Scope
+from services.packs.form import MAX_PACK_BYTES, Scope
 from services.packs.gathering import gather
 from services.packs.importing import Importing, Progress
 from services.packs.imports import imports_of
 from services.packs.proposals import Target
-from services.packs.reading import MAX_PACK_BYTES, read_pack
+from services.packs.reading import read_pack
 from services.packs.writing import write_pack
 
 router = APIRouter(tags=["packs"])

@@ -29,6 +29,11 @@ from events.types.memory import MemoryKind, MemorySource, MemoryType, Trust
 VERSION = 1
 """Of the form; a pack of a later version is refused."""
 
+MAX_PACK_BYTES = 64 << 20
+"""Of the zip."""
+MAX_ITEMS = 100_000
+"""Of all files together."""
+
 MANIFEST = "manifest.json"
 MEMORIES, BELIEFS, NOTES, SETTLEMENTS = "memories.jsonl", "beliefs.jsonl", "notes.jsonl", "settlements.jsonl"
 FILES = (BELIEFS, MEMORIES, NOTES, SETTLEMENTS)

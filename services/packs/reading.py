@@ -24,6 +24,8 @@ from services.packs.form import (
     BELIEFS,
     FILES,
     MANIFEST,
+    MAX_ITEMS,
+    MAX_PACK_BYTES,
     MEMORIES,
     NOTES,
     SETTLEMENTS,
@@ -39,10 +41,10 @@ from services.packs.form import (
 
 T = TypeVar("T", bound=Item)
 
-MAX_PACK_BYTES = 64 << 20
-"""Of the zip as it comes."""
-MAX_TOTAL_BYTES = 256 << 20
+MAX_TOTAL_BYTES = 128 << 20
 """Of all files together, without compression."""
+MAX_DIRECTORY_BYTES = 16 << 10
+"""Of the zip's list of its files, which is read before anything else is known of them."""
 MAX_MANIFEST_BYTES = 64 << 10
 MAX_ENTRIES = 16
 MAX_RATIO = 200
@@ -64,6 +66,7 @@ def read_pack(raw: bytes) -> Pack:
     """The pack that bytes hold. Raises BadPack; its ``code`` tells damage, tricks, size and version apart."""
     if len(raw) > MAX_PACK_BYTES:
         raise _too_large(f"it has {len(raw):,} bytes, more than {MAX_PACK_BYTES:,}")
+    _check_end(raw)
     try:
         with ZipFile(BytesIO(raw)) as archive:
             entries = _entries(archive)
@@ -81,6 +84,16 @@ def read_pack(raw: bytes) -> Pack:
         notes=_items(NOTES, NoteItem, texts, manifest),
         settlements=_items(SETTLEMENTS, SettlementItem, texts, manifest),
     )  # fmt: skip
+
+
+def _check_end(raw: bytes) -> None:
+    """The end of the zip, which tells how much is read before its files are known: 22 bytes, without a comment."""
+    end = raw[-22:]
+    if len(end) < 22 or end[:4] != b"PK\x05\x06" or end[-2:] != b"\0\0":
+        raise _damaged("it does not end as a zip without a comment does")
+    (size,) = struct.unpack("<L", end[12:16])
+    if size > MAX_DIRECTORY_BYTES or raw[-42:-38] == b"PK\x06\x07":
+        raise _too_large("its list of files is longer than that of any pack")
 
 
 def _entries(archive: ZipFile) -> dict[str, ZipInfo]:
@@ -155,6 +168,8 @@ def _check_names(manifest: Manifest, texts: dict[str, bytes]) -> None:
         raise _damaged(f"it holds {name!r}, of which its {MANIFEST} says nothing")
     for name in sorted(listed - texts.keys()):
         raise _damaged(f"{name!r} is missing")
+    if (items := sum(noted.items for noted in manifest.files.values())) > MAX_ITEMS:
+        raise _too_large(f"it has {items:,} items, more than {MAX_ITEMS:,}")
     if listed != set(FILES):
         raise _damaged(f"a pack holds {', '.join(FILES)}, not {', '.join(sorted(listed))}")
 

@@ -6,7 +6,8 @@ from hashlib import sha256
 from io import BytesIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from services.packs.form import MANIFEST, VERSION, FileNote, Manifest, Pack
+from events.errors import Refused
+from services.packs.form import MANIFEST, MAX_ITEMS, MAX_PACK_BYTES, VERSION, FileNote, Manifest, Pack
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip can hold: a file's time says nothing here."""
@@ -14,13 +15,20 @@ _UNIX, _PLAIN_FILE = 3, 0o100644
 
 
 def write_pack(pack: Pack) -> bytes:
-    """The bytes of a pack."""
+    """The bytes of a pack. Raises Refused for one that nobody could read."""
     texts = pack.texts()
     written = BytesIO()
     with ZipFile(written, "w", ZIP_STORED) as archive:
         for name, text in {MANIFEST: _manifest(pack, texts).text(), **texts}.items():
             archive.writestr(_entry(name), text)
-    return written.getvalue()
+    raw, items = written.getvalue(), sum(pack.counts.values())
+    if len(raw) > MAX_PACK_BYTES or items > MAX_ITEMS:
+        raise Refused(
+            f"{pack.scope.key} holds {items:,} items of {len(raw):,} bytes together, and a pack {MAX_ITEMS:,} of "
+            f"{MAX_PACK_BYTES:,} at most: forget what is not needed first",
+            code="scope_too_large",
+        )
+    return raw
 
 
 def _manifest(pack: Pack, texts: dict[str, bytes]) -> Manifest:

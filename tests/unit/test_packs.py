@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from events.door import admit
+from events.errors import Refused
 from events.event import Event
-from services.packs import reading
+from services.packs import reading, writing
 from services.packs.form import (
     MANIFEST,
     BeliefItem,
@@ -87,6 +88,12 @@ def test_a_pack_is_known_by_its_contents_alone() -> None:
 def test_an_empty_scope_is_a_pack() -> None:
     empty = Pack(Scope("org"), "2026-03-10")
     assert read_pack(write_pack(empty)) == empty
+
+
+def test_a_scope_that_no_pack_holds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_ITEMS", 5)
+    with pytest.raises(Refused, match="user/rosa holds 6 items"):
+        write_pack(PACK)
 
 
 # --- damage
@@ -168,6 +175,8 @@ def damages() -> Iterator[tuple[str, str, bytes]]:
     )
     yield "pack_damaged", "cannot be read", rezipped(RAW, manifest__json=b"{")
     yield "pack_damaged", "cannot be read", rezipped(RAW, manifest__json=b"[" * 60_000)
+    yield "pack_damaged", "without a comment", RAW + b"more"
+    yield "pack_damaged", "without a comment", RAW[:-2] + b"\x04\0more"
     yield "no_pack", "no manifest.json", zipped([("a.txt", b"hello")])
     yield "pack_version", "upgrade Refold", forged(refold_pack=2)
     yield "pack_version", "upgrade Refold", zipped([(MANIFEST, b'{"refold_pack": 7, "new": "form"}'), ("new", b"")])
@@ -264,6 +273,9 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros = zipped([(MANIFEST, b"{}"), ("notes.jsonl", bytes(10 << 20))], ZIP_DEFLATED)
     assert len(zeros) < 20_000 and "would grow" in refuse(zeros)
     assert "more than 16" in refuse(zipped([(f"f{n}", b"") for n in range(100)]))
+    assert "list of files" in refuse(zipped([(f"f{n}", b"") for n in range(1_000)]))
+    assert "list of files" in refuse(RAW[:-22] + b"PK\x06\x07" + bytes(16) + RAW[-22:])
+    assert "items, more than" in refuse(forged(items=100_000))
     assert "manifest.json has more" in refuse(zipped([(MANIFEST, b" " * 70_000)]))
     monkeypatch.setattr(reading, "MAX_TOTAL_BYTES", 10_000)
     assert "more than 10,000" in refuse(zipped([(MANIFEST, b"{}"), ("notes.jsonl", b"x" * 10_000)]))
