@@ -1,6 +1,6 @@
 """The extractor: proposes memories, and decides nothing (DESIGN 6).
 
-    message.added (of a user)   what the user says of themselves, by rules
+    message.added (of a user)   what the user says of themselves, by rules; in a run that another run began nobody does
     settlement.recorded         the candidates and learnings of a run's notes; reflections stay with the run
     experience.recorded         (of an agent) a tool that failed in most of the runs that used it, three or more
 
@@ -24,6 +24,7 @@ from events.types.settlement import SettlementRecorded
 from events.types.thought import MessageAdded
 from services.curation.extract import proposals_of
 from services.reactors.derived import derived_id
+from services.reactors.person import person_of
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
 
 LEAST_RUNS = 3
@@ -38,6 +39,8 @@ async def extract(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     match reaction.recorded.payload:
         case MessageAdded(role="user") as payload if reaction.event.user:
             said = proposals_of(payload.content)
+            if said and not await person_of(reaction):
+                return []
             return [_proposal(reaction, data, f"said/{number}") for number, data in enumerate(said)]
         case SettlementRecorded() as payload:
             return [*_settled(reaction, payload)]

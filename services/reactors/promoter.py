@@ -49,6 +49,7 @@ from services.promotion.rules import Piece, Rule
 from services.promotion.said import is_safe, shown, wishes_in
 from services.reactors.derived import derived_id
 from services.reactors.near import nearest
+from services.reactors.person import person_of
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
 
 MOST = 256
@@ -113,7 +114,7 @@ class Promoter:
     async def _said(self, reaction: Reaction, text: str) -> list[dict[str, Any]]:
         """Wishes about conduct in the words of a run's user."""
         wishes = wishes_in(text) if len(text) < LONG else await asyncio.to_thread(wishes_in, text)
-        user = (reaction.event.user or await _user_of(reaction)) if wishes else ""
+        user = await person_of(reaction) if wishes else ""
         if not user:
             return []
         once = any(wish.once for wish in wishes)
@@ -286,15 +287,6 @@ def _scope_of(key: str) -> Scope:
     level, _, name = key.partition("/")
     found: Level = "user" if level == "user" else "agent" if level == "agent" else "org"
     return Scope(found, name)
-
-
-async def _user_of(reaction: Reaction) -> str:
-    """The user of the source's run, as its other events name one; empty for a run that nobody knows (C14)."""
-    if not reaction.event.run:
-        return ""
-    page = await reaction.archive.run_events(reaction.event.org, reaction.event.run, limit=PAGE)
-    mine = (archived.event() for archived in page if archived.verdict == "effective")
-    return next((event.user for event in mine if event.user and event.task == reaction.event.task), "")
 
 
 async def injected_of_run(reaction: Reaction, run: str) -> dict[str, set[str]]:

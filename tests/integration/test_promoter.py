@@ -151,6 +151,13 @@ def test_what_leads_to_no_rule(db: Database, words: str) -> None:
     assert standing(db) == {}
 
 
+def test_in_a_run_that_another_run_began_an_agent_speaks(db: Database) -> None:
+    started = {"id": "r", "type": "run.started", "data": {"goal": "g", "parent_run": "r-main"}}
+    put(db, door.admit({**started, "run": "r-s1", "task": "t-s1"}), said("s1", "Just the conclusion"))
+    run(db)
+    assert standing(db) == {}
+
+
 def feedback(number: int, text: str, **names: str) -> Event:
     raw = {"id": f"f{number}", "type": "feedback.given", "time": f"2026-05-{number + 1:02}T10:00:00Z"}
     return door.admit({**raw, "data": {"text": text}, **names})
