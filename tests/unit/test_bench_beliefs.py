@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
 
 from events import door
 from events.door import MAX_EVENT_BYTES
@@ -16,6 +18,7 @@ from events.event import Event, Position, Recorded
 from events.registry import decode_payload
 from services.bench import beliefs
 from services.bench.scoring import Predicted, auc, brier, reliability
+from services.cli.main import app
 from services.importers.run import ImportedRun, RunWriter
 from services.reactors.hindsight import ended_run, experience_of
 from tests.unit.test_importers_datasets import load
@@ -137,3 +140,28 @@ def test_every_recorded_run_is_looked_back_on(format: str, folder: str) -> None:
 def _recorded(n: int, event: Event) -> Recorded | None:
     payload = decode_payload(event)
     return None if payload is None else Recorded(0, Position(1, n), event, payload)
+
+
+def test_the_command_measures_a_file_and_refuses_what_holds_no_trials(tmp_path: Path) -> None:
+    def run(task: int, trial: int) -> dict[str, Any]:
+        tool = ("shred", "copy")[(task + trial) % 2]
+        calls = [{"id": "c1", "function": {"name": tool, "arguments": "{}"}}]
+        talk = [
+            {"role": "user", "content": f"do {task}"},
+            {"role": "assistant", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        ]
+        return {"task_id": task, "trial": trial, "reward": float(tool == "copy"), "traj": talk}
+
+    def command(path: Path) -> Result:
+        return CliRunner().invoke(app, ["bench", "beliefs", "--data", str(path), "--json"])
+
+    everything, one = tmp_path / "runs.json", tmp_path / "one.json"
+    everything.write_bytes(orjson.dumps([run(task, trial) for trial in range(3) for task in range(6)]))
+    one.write_bytes(orjson.dumps([run(0, 0)]))
+    told = command(everything)
+    assert told.exit_code == 0
+    assert row(orjson.loads(told.stdout), "last call", "tools of paths")["auc"][0] == 1.0
+    refused = command(one)
+    assert refused.exit_code != 0
+    assert "it takes two groups of runs" in str(refused.exception)
