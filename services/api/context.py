@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from events.errors import RefoldError
 from projections.context.assembly import DEFAULT_TOKENS, PARTS
 from services.api.body import read_body
-from services.api.deps import BackendDep, OrgDep
+from services.api.deps import BackendDep, ComparisonDep, OrgDep
 from services.api.problems import Problem
 from services.api.search import SearcherDep
 from services.composition import Backend
@@ -58,6 +58,7 @@ async def assemble(
     body: Annotated[ContextBody, Depends(_body)],
     backend: BackendDep,
     searcher: SearcherDep,
+    comparison: ComparisonDep,
     org: OrgDep,
     later: BackgroundTasks,
 ) -> dict[str, Any]:
@@ -66,7 +67,7 @@ async def assemble(
         task=body.task, query=body.query, max_tokens=body.max_tokens, parts=tuple(body.parts), mode=body.mode,
         focus=body.focus, originals=tuple(body.originals),
     )  # fmt: skip
-    made = await make(backend, searcher, org, wanted, body.after)
+    made = await make(backend, searcher, comparison, org, wanted, body.after)
     later.add_task(_record, backend, org, made)
     answer = {**_document(made), "read": made.notes}
     return {**answer, "why": await explain(backend, org, wanted, made, body.why)} if body.why else answer
@@ -76,6 +77,7 @@ async def assemble(
 async def assemble_for(
     backend: BackendDep,
     searcher: SearcherDep,
+    comparison: ComparisonDep,
     org: OrgDep,
     later: BackgroundTasks,
     task: str,
@@ -91,7 +93,7 @@ async def assemble_for(
         task=task, query=query, max_tokens=max_tokens, parts=_names(parts), mode=mode, focus=focus,
         originals=_names(originals),
     )  # fmt: skip
-    return await assemble(body, backend, searcher, org, later)
+    return await assemble(body, backend, searcher, comparison, org, later)
 
 
 def _names(text: str) -> list[str]:

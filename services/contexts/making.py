@@ -24,6 +24,7 @@ from services.contexts.gathering import gather
 from services.contexts.readers import LiveReader, PastReader
 from services.contexts.records import Record, raw_event, recalls, record_of
 from services.contexts.request import ContextRequest, new_id
+from services.embedding.comparing import Comparison
 from services.searching.search import Searcher
 
 
@@ -43,13 +44,16 @@ class NotTheSame(Refused):
     """A context cannot be made again as it was."""
 
 
-async def make(backend: Backend, searcher: Searcher, org: str, request: ContextRequest, after: str = "") -> Made:
+async def make(
+    backend: Backend, searcher: Searcher, comparison: Comparison, org: str, request: ContextRequest, after: str = ""
+) -> Made:
     """A context of now. ``after``: a position token that it must have seen; else all of the task that is durable.
 
     Raises Refused (code ``no_checkpoint``) where nothing is known of the task.
     """
     now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-    reader = LiveReader(backend, searcher, org, after or await _newest(backend, org, task_key(request.task)))
+    newest = after or await _newest(backend, org, task_key(request.task))
+    reader = LiveReader(backend, searcher, comparison, org, newest)
     gathered = await gather(reader, request, now)
     if gathered.material.state is None and not gathered.material.sources:
         raise Refused(f"no_checkpoint: nothing saved for task {request.task!r}", code="no_checkpoint", field="task")

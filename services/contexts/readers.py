@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -25,6 +26,8 @@ from projections.queries.confidence import BeliefRules
 from projections.retrieval.query import CardQuery
 from services.composition import Backend
 from services.contexts.relevance import relevant
+from services.curation.statements import gist
+from services.embedding.comparing import MOST_COMPARED, Comparison
 from services.searching.search import Searcher
 
 T = TypeVar("T")
@@ -35,6 +38,9 @@ LOG = "log"
 
 MAX_EVENTS = 200_000
 """Longest history of a key that is folded to make a context again."""
+
+MEANING_WAIT_S = 2.0
+"""How long a context waits for a model that compares memories with its query; it may have to be loaded."""
 
 Recalled = tuple[str, str]
 """(card, task) of a card that a query brought."""
@@ -69,7 +75,7 @@ class Reader(Protocol):
         """Cards of other tasks that a query brings, the best first."""
         ...
 
-    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+    async def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
         """Which of these memories a query brings, the best first."""
         ...
 
@@ -80,13 +86,14 @@ class LiveReader:
     Of memories they hold besides what is durable of their scope: one that does not hold any more is not told.
     """
 
-    def __init__(self, backend: Backend, searcher: Searcher, org: str, after: str = "") -> None:
+    def __init__(self, backend: Backend, searcher: Searcher, comparison: Comparison, org: str, after: str = "") -> None:
         self.org = org
         self.rules = backend.belief_rules
         self.positions: dict[str, str] = {}
         self.notes: dict[str, bool] = {"reached": True, "stale": False}
         self._backend = backend
         self._searcher = searcher
+        self._comparison = comparison
         self._after = after
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
@@ -123,9 +130,16 @@ class LiveReader:
         found = await self._searcher.search(query)
         return [(item["card"], item["task"]) for item in found.items if item["task"] != task]
 
-    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
-        """``Reader.brings``."""
-        return [(one["memory"], one["scope"]) for one in relevant(known, query)]
+    async def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+        """``Reader.brings``: by words, and by meaning where a model tells that in time."""
+        meaning: Mapping[int, float] = {}
+        if query.strip() and known:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MEANING_WAIT_S):
+                    said = [gist(one["content"]) for one in known[:MOST_COMPARED]]
+                    meaning = (await self._comparison.compare(self.org, gist(query), said)).known
+        found = await asyncio.to_thread(relevant, known, query, meaning)
+        return [(one["memory"], one["scope"]) for one in found]
 
 
 class PastReader:
@@ -177,7 +191,7 @@ class PastReader:
         """``Reader.recall``: as recorded."""
         return self._recalled
 
-    def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
+    async def brings(self, known: Sequence[dict[str, Any]], query: str) -> list[Named]:
         """``Reader.brings``: as recorded."""
         return self._brought
 

@@ -40,7 +40,7 @@ async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, 
     for scope in scopes_of(about):
         known += await reader.read(MEMORIES, scope, partial(memories_of, org=reader.org, scope=scope, now=now))
     always = always_told(known)
-    named = reader.brings(known, request.query) if "recalled" in request.parts else []
+    named = await reader.brings(known, request.query) if "recalled" in request.parts else []
     shown = {(one.memory, one.scope) for one in always}
     by_name = {(one["memory"], one["scope"]): one for one in known}
     brought = [remembered(by_name[name]) for name in named if name in by_name and name not in shown]

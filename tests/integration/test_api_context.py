@@ -105,6 +105,24 @@ def test_a_query_brings_cards_of_the_users_other_tasks_and_of_nobody_else(instan
     assert again(instance, first["context"]).json()["text"] == first["text"]
 
 
+def test_a_query_brings_memories_by_their_meaning_in_another_language_too(instance: Instance) -> None:
+    agent, task = instance.name("agent"), instance.name("task")
+    for number, said in enumerate(("客户的发票要寄到上海分公司", "每次发布之前先备份数据库")):
+        body = {"content": said, "kind": "learning", "agent": agent, "infer": False, "id": f"{agent}-{number}"}
+        until(
+            lambda body=body: instance.http.post("/v1/memories", json=body).json()["items"][0]["status"] == "admitted"
+        )
+    instance.stored(instance.event(f"{task}-r", "run.started", {"goal": "mail"}, task=task, agent=agent))
+
+    def brought() -> str:
+        found = assembled(instance, task, query="Where should the customer's invoices be sent to?")
+        text = next((part["text"] for part in found["parts"] if part["name"] == "recalled"), "")
+        assert again(instance, found["context"]).json()["text"] == found["text"]
+        return text if "上海" in text else ""  # the model may have to be loaded first
+
+    assert "备份" not in until(brought)
+
+
 def test_a_context_of_another_org_is_not_there(instance: Instance) -> None:
     task = instance.name("task")
     live_through(instance, task)
