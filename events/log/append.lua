@@ -6,10 +6,12 @@
 -- ARGV[4] msgpack {{id field, digest, run index or 0, attempt, seq or 0, stream field, value, ...}, ...}
 --         attempt: of a run.started; 0 for another event of its run; -1 when attempts do not concern the event; -2 as
 --         -1, and when a number of its run is refused, what follows it in this batch is refused, too
+-- ARGV[5] absent, or msgpack {{[event] = {epoch, n}}, {type = true}}: events that are stored only while their run is
+--         silent behind that position, and types that are no sign of a run's life
 --
 -- Answers {'FENCED', why} | {'FULL', entries} | {'NEED', turn, fields} | {'OK', epoch, one outcome an event}: n when
 -- stored, else {'duplicate', n or '<epoch>-<n>'} | {'conflict', ...} | {'attempt', latest, winner} | {'started', attempt}
--- | {'superseded', latest, winner} | {'seq', expected} | {'follows', seq}.
+-- | {'superseded', latest, winner} | {'seq', expected} | {'follows', seq} | {'speaks', n}.
 
 local window, limit, seeds_turn, log = unpack(cmsgpack.unpack(ARGV[1]))
 local seeds = cmsgpack.unpack(ARGV[2])
@@ -170,6 +172,35 @@ local function refusal(event, run)
     return nil
 end
 
+local silences, outsiders = {}, {}
+if ARGV[5] then
+    silences, outsiders = unpack(cmsgpack.unpack(ARGV[5]))
+end
+local MOST = 5000 -- entries that are looked through; behind more of them nobody knows a run to be silent
+
+-- Where the run of an event has spoken behind the position up to which somebody found it silent, or nil.
+local function speaks(run, since)
+    local from = since[2] + 1
+    if since[1] ~= tonumber(meta.epoch) or meta.next - from > MOST then
+        return from
+    end
+    for _, entry in ipairs(redis.call('XRANGE', LOG, meta.epoch .. '-' .. from, '+')) do
+        local n, fields = tonumber(string.match(entry[1], '-(%d+)$')), {}
+        for i = 1, #entry[2], 2 do
+            fields[entry[2][i]] = entry[2][i + 1]
+        end
+        if n ~= from then
+            return from -- trimmed before it was looked through
+        end
+        local task = fields.org .. SEP .. (fields.task or '')
+        if task == run[1] and fields.run == run.name and not outsiders[fields.type] then
+            return n
+        end
+        from = from + 1
+    end
+    return nil
+end
+
 local function remember(event, run, n)
     put(event[1], n .. ' ' .. event[2])
     if event[4] > 0 then
@@ -193,7 +224,8 @@ for i, event in ipairs(events) do
         local place, digest = string.match(seen, '^(%S+) (.*)$')
         outcomes[i] = { digest == event[2] and 'duplicate' or 'conflict', tonumber(place) or place }
     else
-        local refused = run and refusal(event, run)
+        local spoke = silences[i] and speaks(run, silences[i])
+        local refused = spoke and { 'speaks', spoke } or run and refusal(event, run)
         if refused then
             outcomes[i] = refused
         else

@@ -19,10 +19,10 @@ from events.log.arrivals import ring
 from events.log.client import AnyRedis
 from events.log.layout import SEPARATOR, Keys, keys_of
 from events.log.scripts import Script
-from events.types.run import AttemptOfRun
+from events.types.run import AttemptOfRun, GivenUp
 from events.types.tools import LateResult
 
-Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_conflict", "superseded"]
+Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_conflict", "superseded", "speaks"]
 
 OUTSIDERS = frozenset(
     {
@@ -33,7 +33,11 @@ OUTSIDERS = frozenset(
 """Types that others than the run's own worker write about it: accepted after a newer attempt has begun, too."""
 
 WATCHDOG = "refold/watchdog"
-"""The source of ends that nobody but the watchdog saw: of runs that a newer attempt has replaced, too."""
+"""The source of ends that nobody but the watchdog saw: of runs that a newer attempt has replaced, too.
+
+Such an end is stored only while nothing stands in the log behind the position that it was judged by (``seen_to``) that
+is a sign of its run's life.
+"""
 
 WINDOW = 100_000
 """Entries (ids, attempts, sequence numbers) after which the two hashes of a partition change places."""
@@ -276,19 +280,29 @@ def attempt_told(event: Event) -> int:
     return 0
 
 
-def _arguments(events: Sequence[Event]) -> tuple[bytes, bytes]:
-    """The runs and the events of a batch, packed for the script."""
+def _arguments(events: Sequence[Event]) -> tuple[bytes, ...]:
+    """The runs and the events of a batch, packed for the script; and which events demand that their run is silent."""
     runs: dict[tuple[str, str, str], int] = {}
     packed: list[list[str | int]] = []
+    silences: dict[int, Position] = {}
     for event in events:
         run, attempt, seq = 0, 0, 0
         # attempts and seq are kept where the run's task lives; what is keyed elsewhere is not counted there
         if event.run and event.key == task_key(event.task):
             run = runs.setdefault((event.org, event.task, event.run), len(runs) + 1)
             attempt, seq = attempt_told(event), event.seq
+            if event.type == "run.terminated" and event.source == WATCHDOG and (seen_to := _seen_to(event)):
+                silences[len(packed) + 1] = seen_to
         field = f"i{event.org}{SEPARATOR}{event.key}{SEPARATOR}{event.id}"
         packed.append([field, event.digest, run, attempt, seq, *to_fields(event)])
-    return _pack([(f"{org}{SEPARATOR}{task}", run) for org, task, run in runs]), _pack(packed)
+    arguments = _pack([(f"{org}{SEPARATOR}{task}", run) for org, task, run in runs]), _pack(packed)
+    return (*arguments, _pack((silences, dict.fromkeys(OUTSIDERS, True)))) if silences else arguments
+
+
+def _seen_to(event: Event) -> Position | None:
+    """Up to where whoever gave the run up had looked for a sign of its life."""
+    text = msgspec.json.decode(event.data, type=GivenUp).seen_to
+    return Position.parse(text) if text else None
 
 
 def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended:
@@ -306,6 +320,9 @@ def _outcome(event: Event, partition: int, epoch: int, outcome: Any) -> Appended
         case [b"follows", refused]:
             message = f"seq {event.seq} of run {event.run!r} follows seq {refused}, which was refused"
             return Appended(event, "seq_conflict", partition, message=message)
+        case [b"speaks", n]:
+            message = f"run {event.run!r} is not silent: see {epoch}-{n}"
+            return Appended(event, "speaks", partition, message=message)
         case [b"started", attempt]:
             message = f"run {event.run!r} is attempt {attempt} of task {event.task!r}; a new attempt is a new run"
             return Appended(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from events.types.base import JsonValue, Number, Payload, Seconds
+
+Place = Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}-\d{1,18})?$")]
+"""A log position, as it is written; empty: none."""
 
 TerminationReason = Literal[
     "end_turn", "interrupt", "cycle_detected", "error_streak", "budget_exhausted", "timeout", "panic_stop", "lost"
@@ -44,6 +47,12 @@ class AttemptOfRun(msgspec.Struct, frozen=True):
     attempt: Number = 1
 
 
+class GivenUp(msgspec.Struct, frozen=True):
+    """What the log itself reads of the end of a run that its watchdog gave up, whatever its version."""
+
+    seen_to: Place = ""
+
+
 class RunHeartbeat(Payload, frozen=True, kw_only=True):
     """The run is alive though it publishes nothing else."""
 
@@ -53,10 +62,12 @@ class RunHeartbeat(Payload, frozen=True, kw_only=True):
 class RunTerminated(Payload, frozen=True, kw_only=True):
     """The run ended. The first terminal event of a run wins; only ``lost`` is provisional.
 
-    ``result`` is what the run hands on: a sub-agent its parent a distilled result, not its history.
+    ``result`` is what the run hands on: a sub-agent its parent a distilled result, not its history. ``seen_to``, of a
+    lost one: the position up to which its partition was looked through for a sign of its life.
     """
 
     reason: TerminationReason
     outcome: Outcome | None = None
     detail: str = ""
     result: JsonValue = None
+    seen_to: Place = ""

@@ -5,8 +5,9 @@ stay behind the oldest run that is still open, and keeps what it knows in memory
 it asks how long the log is, reads that far, and judges by the moment at which it asked. Where the archive does not come
 that far in time, no run is to blame, and all of them get their time anew; so they do when the watchdog itself begins.
 
-A lost run is provisional: a sign of life takes its place. The event's id follows from the run's last one, so that it is
-given up once for one silence, whoever does it.
+What comes in between its judgement and the log is seen by the log itself: it stores the end of a run only if nothing
+of that run stands behind the position that the watchdog has read up to. A lost run is provisional: a sign of life takes
+its place. The event's id follows from the run's last one, so that it is given up once for one silence, whoever does it.
 """
 
 from __future__ import annotations
@@ -143,15 +144,15 @@ class Watchdog:
         horizon = self._horizon
         if horizon is not None and all(read_to[p] >= horizon.ends[p] for p in self._watches):
             lives = [
-                life
+                (life, watch.position)
                 for watch in self._watches.values()
                 for life in watch.silent(horizon.now_ms, self._since_ms, self.limit_s)
             ]
             if lives:
-                await self.outlet.append([self._lost(life) for life in lives])
+                await self.outlet.append([self._lost(life, seen_to) for life, seen_to in lives])
                 _log.info("%d runs were silent for %.0f s: they count as lost", len(lives), self.limit_s)
-            for life in lives:
-                life.is_told = True
+            for life, _ in lives:
+                life.told_ms = horizon.now_ms
             self._horizon = horizon = None
         now_ms = await self.db.read(database_now_ms)
         if horizon is not None and now_ms - horizon.now_ms <= STALLED_S * 1000:
@@ -177,7 +178,8 @@ class Watchdog:
             return None
         return _Horizon(now_ms, ends)
 
-    def _lost(self, life: Life) -> dict[str, Any]:
+    def _lost(self, life: Life, seen_to: Position) -> dict[str, Any]:
+        """The end of a run. The log stores it only if the run has not spoken meanwhile."""
         last = life.last
         names = {name: getattr(last, name) for name in ("org", "agent", "user", "session", "task", "run")}
         return {
@@ -187,7 +189,11 @@ class Watchdog:
             "time": last.time,
             "causation": last.id,
             "correlation": last.correlation or last.run,
-            "data": {"reason": "lost", "detail": f"no sign of life for {self.limit_s:g} s"},
+            "data": {
+                "reason": "lost",
+                "detail": f"no sign of life for {self.limit_s:g} s",
+                "seen_to": str(seen_to),
+            },
             **{name: value for name, value in names.items() if value},
         }
 

@@ -40,11 +40,12 @@ class Life:
     approvals: set[str] = field(default_factory=set)
     calls: dict[str, int] = field(default_factory=dict)
     """Open calls that were declared to take long, and until when, in Unix milliseconds."""
-    is_told: bool = False
+    told_ms: int = 0
+    """When it was given up last; the log may not have taken that."""
 
     def quiet_from(self, since_ms: int) -> int:
         """From when on its silence counts, for somebody who has been looking since ``since_ms``."""
-        return max(self.last_ms, since_ms, *self.calls.values())
+        return max(self.last_ms, self.told_ms, since_ms, *self.calls.values())
 
 
 class Watch:
@@ -85,13 +86,9 @@ class Watch:
         life.approvals.update(run.approvals)
 
     def silent(self, now_ms: int, since_ms: int, limit_s: float) -> list[Life]:
-        """The runs that have been silent for too long and are not yet told so."""
+        """The runs that have been silent for too long, and since they were told so."""
         oldest_ms = now_ms - limit_s * 1000
-        return [
-            life
-            for life in self._lives.values()
-            if not life.is_told and not life.approvals and life.quiet_from(since_ms) < oldest_ms
-        ]
+        return [life for life in self._lives.values() if not life.approvals and life.quiet_from(since_ms) < oldest_ms]
 
     def low_water(self) -> Position:
         """The position from which on everything must be seen again to know what is known here."""
@@ -106,7 +103,7 @@ class Watch:
                 self._forget(key)
             return
         if archived.type not in FROM_OUTSIDE:
-            life.last, life.last_ms, life.is_told = archived.event(), archived.received_ms, False
+            life.last, life.last_ms = archived.event(), archived.received_ms
         if archived.type in _TELLING and (recorded := self._read(archived)) is not None:
             _learn(life, recorded, archived.received_ms)
 

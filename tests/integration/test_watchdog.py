@@ -185,3 +185,34 @@ async def beat_of(stack: Stack, run: str, task: str) -> None:
     while True:
         await stack.publisher.publish([raw_event(run, "run.heartbeat", task=task, data={})])
         await asyncio.sleep(0.1)
+
+
+def test_the_log_takes_no_end_of_a_run_that_has_spoken_meanwhile(redis: AnyServer, db: Database) -> None:
+    """Whatever the watchdog had read when it judged: an event of the run between its judgement and the log counts."""
+
+    async def work(stack: Stack) -> None:
+        await starts(stack, "r", "other")
+        (start,) = [archived for archived in stack.archived() if archived.event().run == "r"]
+
+        async def give_up(seen_to: str, name: str) -> tuple[str, str]:
+            data = {"reason": "lost", "seen_to": seen_to}
+            raw = raw_event("r", "run.terminated", task="t-r", data=data) | {"id": name, "source": WATCHDOG}
+            (outcome,) = await stack.publisher.publish([raw])
+            return outcome.status, outcome.code
+
+        at = str(start.position)
+        await says(stack, "r")
+        assert await give_up(at, "lost-1") == ("conflict", "speaks")
+        last = max(a.position for a in stack.archived() if a.partition == start.partition)
+        fed_back = raw_event("r", "feedback.given", task="t-r", data={"score": 1})
+        await stack.publisher.publish([fed_back])  # about the run, and no sign of its life
+        assert await give_up(f"{last.epoch + 1}-0", "lost-2") == ("conflict", "speaks")
+        assert await give_up(str(last), "lost-3") == ("stored", "")
+        assert await give_up(str(last), "lost-3") == ("duplicate", "")
+        assert await give_up(at, "lost-4") == ("conflict", "speaks")
+        (refused,) = await stack.publisher.publish(
+            [raw_event("r", "run.terminated", task="t-r", data={"reason": "lost", "seen_to": "here"})]
+        )
+        assert refused.status == "refused" and "seen_to" in refused.field + refused.message
+
+    within(redis, db, work)
