@@ -21,6 +21,7 @@ import regex
 from projections.memory.normal import normal_form
 from projections.policy.index import Index, Ready, ready
 from projections.policy.predicate import Context, Seen, comparable
+from projections.policy.tools import AtHand, tool_of, tools_of
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 
 Document = Mapping[str, Any]
@@ -49,7 +50,7 @@ class Held(NamedTuple):
     rank: Rank
     order: tuple[int, float, int, str]
     trigger: Ready
-    tool: str
+    tools: frozenset[str]
 
 
 class Learned(NamedTuple):
@@ -96,13 +97,11 @@ def select(
 ) -> Selection:
     """What is told in a context. ``doubt``: whether a text reads like an order to whoever reads it."""
     seen = Seen(context)
-    tools = {value.text for name in ("tool", "tools") for value in seen[name]}
-    notices = _notices([one for scope in scopes for one in scope.notices], seen, tools)
+    tools = AtHand.of(seen)
+    notices = _notices([one for scope in scopes for one in scope.notices], tools)
     warned = {f"{_TOOL}{one['tool']}" for one in notices if one.get("kind") == "caution"}
     candidates = merge(*(_candidates(scope, seen) for scope in scopes), key=lambda one: one.order)
-    holding = (
-        one for one in candidates if one.trigger.holds(seen) and (not one.tool or not tools or one.tool in tools)
-    )
+    holding = (one for one in candidates if one.trigger.holds(seen) and tools.suits(one.tools))
     told = list(islice(_once(holding, warned), MOST_TOLD + 1))
     rules = tuple(_rule(one, doubt) for one in told[:MOST_TOLD])
     return Selection(rules, tuple(notices[:MOST_TOLD]), (len(told) > MOST_TOLD, len(notices) > MOST_TOLD))
@@ -121,16 +120,7 @@ def _held(scope: str, belief: Document) -> Held:
     elif level == "user" and belief["kind"] == "user_preference":
         rank = "standing"
     order = (_RANKS[rank], -belief["confidence"], _NEAR[level], belief["belief"])
-    tool = tool_of(belief)
-    return Held(
-        {**belief, "scope": scope}, rank, order, ready(belief.get("trigger") or {}), comparable(tool) if tool else ""
-    )
-
-
-def tool_of(belief: Document) -> str:
-    """The tool that a belief is about; empty for any other belief."""
-    name: str = belief["belief"]
-    return name.removeprefix(_TOOL) if name.startswith(_TOOL) and belief["kind"] == "tool_reliability" else ""
+    return Held({**belief, "scope": scope}, rank, order, ready(belief.get("trigger") or {}), tools_of(belief))
 
 
 def _caution(belief: Document, rules: BeliefRules) -> Document | None:
@@ -148,12 +138,11 @@ def _caution(belief: Document, rules: BeliefRules) -> Document | None:
     return {"kind": "caution", "tool": tool, "notice": f"{notice}; confirm first", "confidence": belief["confidence"]}
 
 
-def _notices(notices: list[Document], seen: Seen, tools: set[str]) -> list[Document]:
+def _notices(notices: list[Document], tools: AtHand) -> list[Document]:
     """Those about tools at hand, the tool that is to be called first; each pattern once, cautions before the rest."""
-    now = {value.text for value in seen["tool"]}
     named = [(one, comparable(one.get("tool", ""))) for one in notices]
-    at_hand = [(one, tool) for one, tool in named if not tool or not tools or tool in tools]
-    at_hand.sort(key=lambda pair: (pair[1] not in now, _urgency(pair[0])))
+    at_hand = [(one, tool) for one, tool in named if tools.suits(frozenset((tool,)) - {""})]
+    at_hand.sort(key=lambda pair: (pair[1] not in tools.next, _urgency(pair[0])))
     explained = {tool for one, tool in at_hand if one.get("cause")}
     found: dict[tuple[str, str], Document] = {}
     for one, tool in at_hand:

@@ -63,6 +63,12 @@ def tell(selection: Selection, tokens: int) -> Told:
     return told._replace(tokens=count(told.text))
 
 
+def told_in(selection: Selection, text: str) -> list[Rule]:
+    """The rules whose lines a text holds whole."""
+    lines = set(text.split("\n"))
+    return [rule for rule in selection.rules if _line(rule) in lines]
+
+
 def standing_tokens(selection: Selection) -> int:
     """What the user's own standing preferences take: room that they are always given."""
     standing = [rule for rule in selection.rules if rule.rank == "standing" and not rule.doubtful]

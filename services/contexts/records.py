@@ -14,6 +14,8 @@ from events.keys import members_of
 from events.types.system import ContextAssembled
 from projections.bounds import digest
 from projections.context.assembly import Assembled
+from projections.policy.selection import Rule
+from projections.policy.text import told_in
 from projections.queries.card_sources import Flows
 from services.contexts.gathering import Gathered
 from services.contexts.readers import Named, Recalled
@@ -67,11 +69,17 @@ def raw_event(
             "learned": [[*name, seen, flows.became.get(name, 0)] for name, seen in sorted(flows.seen.items())],
             "parameters": sorted(flows.parameters),
             "recalled": [list(name) for name in reversed(gathered.recalled)],
-            "policy": [[rule.document["scope"], rule.document["belief"]] for rule in gathered.material.policy.rules],
+            "policy": [[rule.document["scope"], rule.document["belief"]] for rule in _rules(gathered, made)],
             "brought": [[one.memory, one.scope] for one in gathered.remembered.brought],
             "memories": [[one.memory, one.scope] for one in made.memories],
         },
     }
+
+
+def _rules(gathered: Gathered, made: Assembled) -> list[Rule]:
+    """The rules that the context tells: what had no room taught nobody."""
+    text = next((part.text for part in made.parts if part.name == "policy"), "")
+    return told_in(gathered.material.policy, text)
 
 
 def recalls(context: str, now: datetime, gathered: Gathered, made: Assembled) -> list[dict[str, Any]]:

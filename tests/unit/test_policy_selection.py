@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from projections.context.tokens import count
 from projections.policy.selection import MOST_TOLD, Learned, Selection, learned, select
-from projections.policy.text import Told, standing_tokens, tell
+from projections.policy.text import Told, standing_tokens, tell, told_in
 from services.curation.safety import is_order
 
 NO_ROOM_LIMIT = 100_000
@@ -78,6 +78,29 @@ def test_a_belief_about_a_tool_is_told_where_that_tool_is_at_hand() -> None:
     assert names(told(scope, tool="Search")) == ["tool/search"]
     policy = told(scope, tools=["search", "pay"])
     assert names(policy) == ["tool/search"] and [one["tool"] for one in policy.notices] == ["", "search"]
+
+
+@pytest.mark.parametrize(
+    ("context", "told_there"),
+    [
+        ({}, True),
+        ({"tools": ["search", "Book", "pay"]}, True),
+        ({"tools": ["search"]}, False),
+        ({"tool": "book"}, True),
+        ({"tool": "pay"}, False),
+        ({"tools": ["search"], "tool": "book"}, True),
+    ],
+)
+def test_a_way_of_doing_things_is_told_where_its_tools_are_at_hand(context: dict[str, Any], told_there: bool) -> None:
+    way = belief("plan/1", "going search > book led to the goal", kind="plan_pattern", subject="search > book > …")
+    assert names(told(learned("agent/a", [way], []), **context)) == ["plan/1"] * told_there
+
+
+def test_the_rules_that_a_text_tells_are_known() -> None:
+    beliefs = [belief(f"b{n}", f"do number {n}", confidence=0.9 - n / 100) for n in range(9)]
+    selection = select([learned("user/u1", beliefs, [])], {})
+    short = tell(selection, 30)
+    assert 0 < len(short.rules) < 9 and told_in(selection, short.text) == list(short.rules)
 
 
 @pytest.mark.parametrize(
