@@ -40,7 +40,7 @@ def set_up_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine(tracebacks=level == "DEBUG"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("uvicorn", "alembic", "httpx", "asyncio", "refold.faststream"):
+    for chatty in ("uvicorn", "alembic", "httpx", "mcp", "asyncio", "refold.faststream"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -51,20 +51,24 @@ class McpEndpoint:
             if self._manager is None:
                 ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
                 self._serving = asyncio.create_task(self._serve(ready))
-                self._manager = await ready
+                await asyncio.wait((ready, self._serving), return_when=asyncio.FIRST_COMPLETED)
+                if not ready.done():
+                    await self._serving  # it failed: let that be known, and tried again by the next request
+                self._manager = ready.result()
         return self._manager
 
     async def _serve(self, ready: asyncio.Future[Any]) -> None:
         """Run the session manager, from its beginning to its end in one task, as its task group wants it."""
-        from mcp.server.transport_security import TransportSecuritySettings  # slow to import
-
-        from services.mcp.server import make_server
-
+        make_manager = await asyncio.to_thread(_make_manager)  # others are answered while it is imported
         transport = httpx.ASGITransport(self._api)
         async with httpx.AsyncClient(transport=transport, base_url="http://refold") as http:
-            server = make_server(Api(http))
-            open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-            server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_to_all)
-            async with server.session_manager.run():
-                ready.set_result(server.session_manager)
+            manager = make_manager(Api(http))
+            async with manager.run():
+                ready.set_result(manager)
                 await self._stopping.wait()
+
+
+def _make_manager() -> Any:
+    from services.mcp.server import make_manager
+
+    return make_manager

@@ -11,6 +11,8 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 
 from events.errors import Refused
 from services.mcp.caller import Api
@@ -29,6 +31,14 @@ def make_server(api: Api) -> MCPServer[Any]:
     for name, hints in TOOLS.items():
         server.add_tool(_refusing(getattr(tools, name)), name=name, annotations=hints, structured_output=False)
     return server
+
+
+def make_manager(api: Api) -> StreamableHTTPSessionManager:
+    """What serves them over HTTP, each request for itself, whatever address the instance is reached by."""
+    server = make_server(api)
+    anywhere = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server.streamable_http_app(stateless_http=True, json_response=True, transport_security=anywhere)
+    return server.session_manager
 
 
 def _refusing(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
