@@ -267,9 +267,17 @@ def _contents(
     """Type and data of a decision's events: proposals first, evidence for rules last."""
     common = {"scope": scope.level, "because": [event.id]}
     each = {(piece.belief, piece.source or source): piece for piece in decision.pieces}
-    news = {key: piece for key, piece in each.items() if known.verdicts.get(key) is not piece.supports}
-    wanted = [piece.rule for piece in news.values() if piece.rule is not None]
-    new_rules = {rule.belief: rule for rule in wanted if rule.belief not in known.proposed}
+    # what somebody says is published whether it is known or not: the log then holds the same, whoever was read first
+    news = {
+        key: piece
+        for key, piece in each.items()
+        if (piece.rule and not piece.source) or known.verdicts.get(key) is not piece.supports
+    }
+    new_rules = {
+        piece.rule.belief: piece.rule
+        for piece in news.values()
+        if piece.rule and (not piece.source or piece.rule.belief not in known.proposed)
+    }
     former = (proposed for name in decision.again if (proposed := known.retracted[name]) is not None)
     again = [Rule(one.belief, one.kind, one.statement, one.trigger, one.limits) for one in former]
     proposals = [{**common, **rule._asdict()} for rule in (*new_rules.values(), *again)]

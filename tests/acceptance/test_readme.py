@@ -190,7 +190,7 @@ def believed(wrote: list[str]) -> None:
     assert wrote[2].startswith("Rules, the user's own first:\n")
     assert [("large-refunds" in line) for line in wrote[3].splitlines()] == [False, True]
     assert "28 for, 9 against" in wrote[4]
-    assert wrote[5].splitlines() == ["Give the conclusion without the process (0.71)", "told to tina: []"]
+    assert wrote[5].splitlines() == ["只给结论，不讲过程 (0.71)", "told to tina: []"]
 
 
 def unstuck(wrote: list[str]) -> None:

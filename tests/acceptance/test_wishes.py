@@ -19,10 +19,10 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield running
 
 
-def converse(instance: Instance, user: str, *words: str, number: int = 0) -> str:
+def converse(instance: Instance, user: str, *words: str, **more: str) -> str:
     """A session of a user with an agent; its task."""
     name = instance.name()
-    who = {"user": user, "agent": "analyst", "session": f"s-{name}", "task": f"t-{name}"}
+    who = {"user": user, "agent": "analyst", "session": f"s-{name}", "task": f"t-{name}", **more}
     said = [instance.event(name, data={"role": "user", "content": each}, **who) for each in words]
     started = instance.event(name, "run.started", {"goal": "sum up the quarter"}, **who)
     assert instance.publish(started, *said).status_code == 200
@@ -45,10 +45,10 @@ def test_the_fourth_context_carries_what_was_said_three_times(instance: Instance
     """Said through messages, which memory hears too: each session counts once. The chain leads to the messages."""
     ada, bob = instance.name("ada"), instance.name("bob")
     converse(instance, ada, "just the bottom line, please", "and skip the reasoning")
-    converse(instance, ada, "Hi. Skip the reasoning, only the result.")
+    converse(instance, ada, "直接告诉我结论就行", time="2026-02-28T10:00:00Z")
     converse(instance, bob, "I want to see every step")
     until(lambda: beliefs(instance, ada).get(RULE) == ("candidate", 2, 0))
-    third = converse(instance, ada, "直接告诉我结论就行")
+    third = converse(instance, ada, "Hi. Skip the reasoning, only the result.")
     until(lambda: beliefs(instance, ada).get(RULE) == ("active", 3, 0))
     fourth = converse(instance, ada, "How was March?")
     of_bob = converse(instance, bob, "How was March?")

@@ -99,10 +99,10 @@ def test_said_three_times_in_three_sessions_in_other_words_it_is_a_rule(db: Data
     put(db, said("s3", "直接告诉我结论就行"))
     run(db)
     rule = believed(db)[CONCLUSION]
-    assert (rule["status"], rule["statement"]) == ("active", "Give the conclusion without the process")
+    assert (rule["status"], rule["statement"]) == ("active", "只给结论，不讲过程")  # as it was wished last
     assert rule["confidence"] == pytest.approx(5 / 7)
     chain = {tuple(item["because"]): item["detail"] for item in rule["evidence"]}
-    assert chain.keys() == {("s1-0-u1",), ("s2-0-u1",), ("s3-0-u1",)}
+    assert chain.keys() == {("s1-0-u1",), ("s2-1-u1",), ("s3-0-u1",)}
     assert chain["s3-0-u1",] == "直接告诉我结论就行"
     assert standing(db, "user/u2") == {STEPS: ("candidate", 1, 0)}
 
@@ -403,3 +403,21 @@ def test_a_path_that_most_runs_fail_on_is_one_to_leave(db: Database) -> None:
     before = len(promoted(db))
     run(db)
     assert len(promoted(db)) == before
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_rows_are_the_same_whichever_session_is_read_first(db: Database, tmp_path: Path, order: int) -> None:
+    """As long as nobody contradicts themselves: what opposes what is judged as it is read."""
+    events = [
+        *(said(f"s{n}", words, number=n) for n, words in enumerate(("just the result", "别讲过程", "No steps please"))),
+        *(feedback(n, "Keep it brief", user="u1", session=f"f{n}") for n in (1, 2)),
+        said("s7", "Always cite your sources", user="u2"),
+    ]
+    with sqlite_log(tmp_path / "other", PROMOTER) as other:
+        put(db, *events[::order])
+        put(other, *events[len(events) // 2 :], *events[: len(events) // 2])
+        for log in (db, other):
+            run(log)
+        assert (
+            Folded(BELIEFS_PROJECTION).fold(scopes(db)).dump() == Folded(BELIEFS_PROJECTION).fold(scopes(other)).dump()
+        )
