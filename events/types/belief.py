@@ -149,9 +149,9 @@ class BeliefRetracted(Payload, frozen=True, kw_only=True):
 class BeliefReviewed(Payload, frozen=True, kw_only=True):
     """The calibrator looked at a belief again, as of the moment ``slot``. It is no evidence: no count changes by it.
 
-    ``holds``: what is known speaks for it: it counts as verified at that moment. ``doubtful``: the latest evidence speaks
-    against it. ``untouched``: nothing new was known. ``by`` is ``evidence`` or ``model:<name>``; tokens and ``latency_ms``
-    are the model's.
+    ``holds``: what is known speaks for it: it counts as verified at the event's time. ``doubtful``: the latest evidence
+    speaks against it. ``untouched``: nothing new was known. ``by`` is ``evidence`` or ``model:<name>``; tokens and
+    ``latency_ms`` are the model's.
     """
 
     belief: NonEmpty
