@@ -2,7 +2,9 @@
 
 Vectors are looked for in memory, then among those that the log store keeps, then made: ``MOST_NEW`` a search at most,
 so that none waits for long, the first texts first. What has no vector yet is compared by its words alone, and by its
-meaning in a later search. They are kept in memory only, ``KEPT`` of them: what is erased leaves nothing behind.
+meaning in a later search. They are kept in memory only, ``KEPT`` of them: what is erased leaves nothing behind. The
+indexer does not follow these texts as it follows cards: rows of experiences hold no log position to go on from, and a
+sweep forgets what stands in no card.
 """
 
 from __future__ import annotations
