@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from refold import Conflict, RefoldError, Refused, Unavailable
 from refold.integrations.langgraph.ahead import Ahead
 from refold.integrations.langgraph.direct import DirectTransport
+from refold.integrations.langgraph.journal import Journal
 from refold.integrations.langgraph.wire import event
 from refold.integrations.langgraph.writer import Tenure
 
@@ -274,6 +276,64 @@ def test_an_interrupt_in_the_midst_of_a_save_leaves_nobody_waiting(
                 future.result(LONG_S)
         save(journal, Tenure("t"), 2)
     assert (numbers(backend), numbers(backend, "u")) == ([1, 2], [])
+
+
+def test_an_interrupt_of_one_that_waits_for_another_leaves_nobody_waiting(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes while another thread syncs; what was handed in goes with the next save."""
+    syncs, go_on = threading.Event(), threading.Event()
+    mine, other = Tenure("t"), Tenure("u")
+
+    def slow_sync(number: int) -> None:
+        syncs.set()
+        assert go_on.wait(LONG_S)
+        os.fsync(number)
+
+    def interrupt(main: int) -> None:
+        while not journal._journal._turns:
+            threading.Event().wait(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with ahead(backend, tmp_path) as journal:
+        monkeypatch.setattr("refold.spool._sync", slow_sync)
+        leading = threading.Thread(target=save, args=(journal, other, 1))
+        leading.start()
+        assert syncs.wait(LONG_S)
+        kept = journal.hand([written(1)], mine)
+        threading.Thread(target=interrupt, args=(threading.get_ident(),)).start()
+        with pytest.raises(KeyboardInterrupt):
+            journal.push()
+        go_on.set()
+        leading.join(LONG_S)
+        save(journal, other, 2)
+        kept.result(LONG_S)
+    assert (numbers(backend), numbers(backend, "u")) == ([1], [1, 2])
+
+
+def test_the_next_file_is_there_before_one_is_full_and_goes_when_it_is_not_needed(
+    backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refold.integrations.langgraph.journal.SEGMENT_BYTES", 5_000)
+    tenure = Tenure("t")
+    journal = Journal(tmp_path)
+    journal.prepare()
+    assert len(list(tmp_path.iterdir())) == 1, "there is room enough in the first one"
+    kept = [journal.hand([written(seq, text="x" * 1_000)], tenure) for seq in range(1, 4)]
+    journal.push()
+    for _ in range(2):
+        journal.prepare()
+        assert len(list(tmp_path.iterdir())) == 2
+    kept += [journal.hand([written(seq, text="x" * 1_000)], tenure) for seq in range(4, 8)]
+    journal.push()
+    assert [future.result(LONG_S) for future in kept] == [None] * 7
+    assert len(list(tmp_path.iterdir())) == 2
+    journal.prepare()
+    journal.close()
+    with ahead(backend, tmp_path) as later:
+        assert later.flush(LONG_S)
+    assert numbers(backend) == list(range(1, 8))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_used_is_told_at_once(backend: FakeBackend, tmp_path: Path) -> None:
