@@ -154,7 +154,8 @@ def _proposal(clause: str) -> dict[str, Any] | None:
     if old is not None and not statement.attribute:
         statement = read(_reworded(said, old))
     if not _lasts(said, statement, told=told) or objections(said, "preference", known=True):
-        return _conduct(said)
+        lasts = told or _LASTING.search(said) or (statement.personal and not _NOW.search(said))
+        return _conduct(said) if lasts else None
     kind = "preference" if statement.attribute.partition("@")[0] in _PREFERENCES or statement.directive else "fact"
     if " or " in statement.attribute:
         kind = "preference"
@@ -169,7 +170,10 @@ def _proposal(clause: str) -> dict[str, Any] | None:
 
 
 def _conduct(said: str) -> dict[str, Any] | None:
-    """A wish for how to be served that no statement holds, in the one wording that all ways to say it have."""
+    """A wish for how to be served that no statement holds, in the one wording that all ways to say it have.
+
+    One that does not say that it lasts is no memory: said in several sessions it becomes a rule (the promoter's).
+    """
     wishes = [wish for wish in wishes_of(said) if not wish.once]
     if len(wishes) != 1 or wishes[0].when:
         return None

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from events.triggers import parse
+from services.curation.extract import proposals_of
 from services.curation.statements import gist
 from services.embedding.use import LightUse
 from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
@@ -152,3 +153,13 @@ def test_neighbours_in_meaning_are_rather_missed_than_wrong() -> None:
     print(f"neighbours: precision {right / (right + wrong):.2f}, recall {right / (right + missed):.2f}")
     assert right >= 5
     assert right / (right + wrong) >= 0.9
+
+
+def test_only_a_wish_that_says_it_lasts_is_proposed_as_a_memory_too() -> None:
+    """In one wording for all ways to say it, so that memory has it once; what is wished in passing must come again."""
+    lasting = ("From now on skip the reasoning, only the result", "Remember: no explanations, just the bottom line")
+    proposed = [proposals_of(words) for words in lasting]
+    assert proposed[0][0]["content"] == proposed[1][0]["content"] == "Give the conclusion without the process"
+    assert {one[0]["attribute"] for one in proposed} == {"conduct: process"}
+    assert proposals_of("just the bottom line") == proposals_of("别讲过程") == []
+    assert proposals_of("From now on explain it this time") == []
