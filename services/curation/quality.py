@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import regex
 
+from projections.policy.text import NOTICES, RULES
 from services.curation.proposal import Candidate, Rejected
 
 LEAST_SIGNAL = 0.6
@@ -138,8 +139,8 @@ def not_own_output(candidate: Candidate) -> Candidate | Rejected:
 
 
 def is_own_output(text: str) -> bool:
-    """Whether a text bears the marks of a settlement, an evidence line or an assembled context."""
-    if _OWN_FENCE.search(text) or _OWN_LINE.match(text) or _OWN_LISTED.search(text):
+    """Whether a text bears the marks of a settlement, an evidence line, a policy or an assembled context."""
+    if RULES in text or NOTICES in text or _OWN_FENCE.search(text) or _OWN_LINE.match(text) or _OWN_LISTED.search(text):
         return True
     return len({found[0] for found in _OWN_STATE.finditer(text)}) >= _STATE_LINES
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from projections.context.tokens import count
 from projections.policy.selection import MOST_TOLD, Learned, Selection, learned, select
 from projections.policy.text import Told, standing_tokens, tell, told_in
+from services.curation.quality import is_own_output
 from services.curation.safety import is_order
 
 NO_ROOM_LIMIT = 100_000
@@ -94,6 +95,13 @@ def test_a_belief_about_a_tool_is_told_where_that_tool_is_at_hand() -> None:
 def test_a_way_of_doing_things_is_told_where_its_tools_are_at_hand(context: dict[str, Any], told_there: bool) -> None:
     way = belief("plan/1", "going search > book led to the goal", kind="plan_pattern", subject="search > book > …")
     assert names(told(learned("agent/a", [way], []), **context)) == ["plan/1"] * told_there
+
+
+@pytest.mark.parametrize("notices", [[], [notice("pay")]])
+def test_a_policy_that_is_published_back_is_known_as_one(notices: list[dict[str, Any]]) -> None:
+    """C40: nobody has said again what a prompt repeats."""
+    scope = learned("user/u1", [preference("p", "I always prefer aisle seats")], notices)
+    assert is_own_output(f"You are a clerk.\n{told(scope).text}\nBook a flight.")
 
 
 def test_the_rules_that_a_text_tells_are_known() -> None:
