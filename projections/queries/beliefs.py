@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam
+from sqlalchemy import Connection, Select, bindparam, select
 
 from projections.belief.baseline import above_baseline
 from projections.belief.evidence import MAX_LATEST, tally
 from projections.belief.naming import belief_name
-from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS, SPEAKS_AGAINST, SUPPORTS
+from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS
 from projections.belief.words import plan_words, tool_words
 from projections.bounds import short
 from projections.queries.confidence import (
@@ -34,9 +34,14 @@ SHOWN_EVIDENCE = 100
 """Latest pieces of evidence in the document of a belief; ``evidence_of`` has them all."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_BELIEFS, _COUNTS = Query(BELIEFS), Query(COUNTS)
+_BELIEFS = Query(BELIEFS)
 _ONE_BELIEF = Query(BELIEFS, BELIEFS.c.belief == bindparam("belief"))
-_ITS_COUNTS = Query(COUNTS, COUNTS.c.belief == bindparam("belief"))
+_SUPPORTS = COUNTS.c.success + COUNTS.c.deviated_success
+_AGAINST = COUNTS.c.recoverable_failure + COUNTS.c.fatal_failure
+_COUNTS = select(COUNTS.c.belief, COUNTS.c.day, _SUPPORTS, _AGAINST).where(
+    COUNTS.c.org == bindparam("of_org"), COUNTS.c.key == bindparam("of_key")
+)
+_ITS_COUNTS = _COUNTS.where(COUNTS.c.belief == bindparam("belief"))
 _GROUNDS = Query(GROUNDS, GROUNDS.c.belief == bindparam("belief"))
 _EARLIER = Query(
     EVIDENCE, EVIDENCE.c.belief == bindparam("belief"), EVIDENCE.c.time <= bindparam("moment"),
@@ -56,7 +61,7 @@ def beliefs_of(
 
     ``now`` may lie in the past: then they are judged by the evidence of that day and before.
     """
-    buckets = _by_belief(_COUNTS.all(conn, org, scope))
+    buckets = _buckets(conn, _COUNTS, of_org=org, of_key=scope)
     rows = _BELIEFS.all(conn, org, scope)
     constrained = constraints_of(conn, org, scope, now=now, rules=rules)
     for row in rows:
@@ -78,7 +83,7 @@ def belief_document(
     row = _ONE_BELIEF.first(conn, org, scope, belief=key)
     if row is None:
         return None
-    buckets = _by_belief(_ITS_COUNTS.all(conn, org, scope, belief=key))[key]
+    buckets = _buckets(conn, _ITS_COUNTS, of_org=org, of_key=scope, belief=key)[key]
     constrained = constraints_of(conn, org, scope, now=now, rules=rules)
     row["latest"] = _latest(conn, org, scope, row, now)
     grounds = _GROUNDS.first(conn, org, scope, belief=key) or {}
@@ -129,12 +134,10 @@ def _experience(row: Document) -> Document:
     return {"run": row["run_id"], **pick(row, *_EXPERIENCE)}
 
 
-def _by_belief(rows: Iterable[Document]) -> dict[str, list[Bucket]]:
+def _buckets(conn: Connection, counts: Select[Any], **of: str) -> dict[str, list[Bucket]]:
     buckets: dict[str, list[Bucket]] = defaultdict(list)
-    for row in rows:
-        supports = sum(row[label] for label in SUPPORTS)
-        against = sum(row[label] for label in SPEAKS_AGAINST)
-        buckets[row["belief"]].append(Bucket(row["day"], supports, against))
+    for belief, *bucket in conn.execute(counts, of):
+        buckets[belief].append(Bucket(*bucket))
     return buckets
 
 
