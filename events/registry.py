@@ -63,6 +63,7 @@ _TYPES = (
     EventType("note.written", thought.NoteWritten, "task"),
     EventType("model.responded", thought.ModelResponded, "task"),
     EventType("card.summarized", thought.CardSummarized, "task"),
+    EventType("conversation.read", thought.ConversationRead, "task"),
     EventType("card.invalidated", thought.CardInvalidated, "task"),
     EventType("card.restored", thought.CardRestored, "task"),
     EventType("artifact.created", world.ArtifactCreated, "task"),

@@ -5,6 +5,7 @@
     settlement.degraded    the run is settled with mechanical evidence only, never with a SessionState
     run.terminated         the run has ended: until it is settled, its session is *settling*
     card.summarized,       tokens of their day: what an org has spent on models in all
+    conversation.read,
     belief.reviewed
 
 The first settlement of a (run, version) wins; another one changes nothing but a count. A higher version, made on
@@ -27,7 +28,7 @@ from events.times import instant
 from events.types.belief import BeliefReviewed
 from events.types.run import RunTerminated
 from events.types.settlement import SettlementAttempted, SettlementDegraded, SettlementRecorded
-from events.types.thought import CardSummarized
+from events.types.thought import CardSummarized, ConversationRead
 from projections.bounds import clip, short
 from projections.draft import Blanks, Draft, count, flag, json, text
 from projections.projection import Change, Projection, RowRef, Rows, read_model_table
@@ -150,7 +151,7 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
             _attempted(_run_row(draft, recorded.event), payload)
             if payload.by == "backend":
                 _spent(draft, recorded.event, 1, payload.tokens_in + payload.tokens_out)
-        case CardSummarized() as payload if payload.calls:
+        case (CardSummarized() | ConversationRead()) as payload if payload.calls:
             _spent(draft, recorded.event, payload.calls, payload.tokens_in + payload.tokens_out)
         case BeliefReviewed() as payload if payload.tokens_in + payload.tokens_out:
             _spent(draft, recorded.event, 1, payload.tokens_in + payload.tokens_out)
@@ -293,7 +294,7 @@ def names(recorded: Recorded) -> Iterable[RowRef]:
     payload = recorded.payload
     if isinstance(payload, RunTerminated):
         return [RowRef("ended_runs", (run,))]
-    if isinstance(payload, (CardSummarized, BeliefReviewed)):
+    if isinstance(payload, (CardSummarized, ConversationRead, BeliefReviewed)):
         return [RowRef("model_days", (_day(recorded.event),))]
     refs = [RowRef("settled_runs", (run,))]
     if isinstance(payload, SettlementAttempted):
@@ -316,6 +317,7 @@ SETTLEMENTS_PROJECTION = Projection(
             "settlement.degraded",
             "run.terminated",
             "card.summarized",
+            "conversation.read",
             "belief.reviewed",
         )
     ),

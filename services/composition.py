@@ -121,7 +121,11 @@ class Backend:
 def _models(settings: Settings) -> Models:
     """The models that have routes, those that the settings name among them."""
     models = Models(read_routes(settings.model_routes, settings.model_url), os.environ)
-    named = {"REFOLD_SUMMARY_MODEL": settings.summary_model, "REFOLD_CALIBRATE_MODEL": settings.calibrate_model}
+    named = {
+        "REFOLD_SUMMARY_MODEL": settings.summary_model,
+        "REFOLD_EXTRACT_MODEL": settings.extract_model,
+        "REFOLD_CALIBRATE_MODEL": settings.calibrate_model,
+    }
     for variable, model in named.items():
         if model and models.route(model) is None:
             raise SetupError(

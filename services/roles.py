@@ -74,6 +74,7 @@ def reactors(backend: Backend) -> Run:
         settle_deadline_s=settings.settle_deadline_s,
         settle_patience_s=settings.settle_patience_s,
         summary_model=settings.summary_model,
+        extract_model=settings.extract_model,
         embed=None if embedding is None else embedding.embed,
         max_event_bytes=settings.max_event_bytes,
     )

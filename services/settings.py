@@ -186,6 +186,8 @@ class Settings:
     """An OpenAI-compatible endpoint for every model without a route of its own; its key is in `REFOLD_MODEL_KEY`."""
     summary_model: str = _setting("REFOLD_SUMMARY_MODEL", "", str)
     """The model that summarises cards whose original is too long for a summary by rules; empty: none does."""
+    extract_model: str = _setting("REFOLD_EXTRACT_MODEL", "", str)
+    """The model that reads what users say for what is worth remembering; empty: rules do."""
     calibrate: str = _setting("REFOLD_CALIBRATE", "sunday 03:00", _schedule)
     """When beliefs are looked at again: like ``sunday 03:00 Europe/Berlin`` or ``daily 03:00`` (in UTC), or ``off``."""
     calibrate_model: str = _setting("REFOLD_CALIBRATE_MODEL", "", str)

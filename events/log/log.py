@@ -26,7 +26,8 @@ Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_con
 
 OUTSIDERS = frozenset(
     {
-        "approval.resolved", "card.summarized", "context.assembled", "deadletter.discarded", "feedback.given",
+        "approval.resolved", "card.summarized", "context.assembled", "conversation.read", "deadletter.discarded",
+        "feedback.given",
         "settlement.attempted", "settlement.degraded", "settlement.recorded", "settlement.requested",
     }
 )  # fmt: skip

@@ -63,6 +63,23 @@ class CardSummarized(Payload, frozen=True, kw_only=True):
     latency_ms: float = 0.0
 
 
+class ConversationRead(Payload, frozen=True, kw_only=True):
+    """A reactor's model read a user's message for what is worth remembering: ``found``, each content and kind.
+
+    ``understood`` is False where no answer could be used: rules read the message then. ``calls`` were made for it.
+    """
+
+    message: NonEmpty
+    found: list[JsonValue] = []
+    understood: bool = True
+    model: str = ""
+    calls: Count = 0
+    tokens_in: Summand = 0
+    tokens_out: Summand = 0
+    cost: Cost = 0.0
+    latency_ms: float = 0.0
+
+
 class CardInvalidated(Payload, frozen=True, kw_only=True):
     """A memory card does not hold; the event belongs to the card's task."""
 

@@ -1,6 +1,8 @@
 """The extractor: proposes memories, and decides nothing (DESIGN 6).
 
-    message.added (of a user)   what the user says of themselves, by rules; in a run that another run began nobody does
+    message.added (of a user)   what the user says of themselves, by rules, or ``conversation.read`` where a model is
+                                named for that (``reading``); in a run that another run began nobody does
+    conversation.read           what that model found, or what rules do where it found no answer
     settlement.recorded         the candidates and learnings of a run's notes; reflections stay with the run
     experience.recorded         (of an agent) a tool that failed in most of the runs that used it, three or more
 
@@ -10,7 +12,9 @@ malformed candidate or one of nobody, is rejected here, with its reason: nothing
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,15 +25,21 @@ from events.keys import level_of
 from events.types.belief import ExperienceRecorded
 from events.types.memory import MemoryProposed
 from events.types.settlement import SettlementRecorded
-from events.types.thought import MessageAdded
+from events.types.thought import ConversationRead, MessageAdded
 from services.curation.extract import proposals_of
+from services.models.failure import ModelFailed
 from services.reactors.derived import derived_id
 from services.reactors.person import person_of
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
+from services.reactors.reading import read_by_model, to_read
 
 LEAST_RUNS = 3
 """Runs in which a tool must have failed before an agent learns from it."""
 
+WAIT_S = 5.0
+"""Pause after a call that was not answered, where the endpoint does not say how long."""
+
+_log = logging.getLogger("refold.reactors")
 _NAMES = ("user", "agent", "session", "task", "run")
 _FAILED = frozenset(("recoverable_failure", "fatal_failure"))
 
@@ -38,10 +48,10 @@ async def extract(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     """Propose what the source says."""
     match reaction.recorded.payload:
         case MessageAdded(role="user") as payload if reaction.event.user:
-            said = proposals_of(payload.content)
-            if said and not await person_of(reaction):
-                return []
-            return [_proposal(reaction, data, f"said/{number}") for number, data in enumerate(said)]
+            return await _said(reaction, payload)
+        case ConversationRead() as payload:
+            found = payload.found if payload.understood else await _by_rules(reaction, payload.message)
+            return [_proposal(reaction, _conversation(data), f"said/{number}") for number, data in enumerate(found)]
         case SettlementRecorded() as payload:
             return [*_settled(reaction, payload)]
         case ExperienceRecorded() as payload if reaction.event.key.startswith("agent/"):
@@ -49,6 +59,40 @@ async def extract(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
             return [_proposal(reaction, _lesson(tool), f"tool/{tool}") for tool in tools]
         case _:
             return []
+
+
+async def _said(reaction: Reaction, payload: MessageAdded) -> Sequence[dict[str, Any]] | Later:
+    """What rules find in a message; with a model, the event that says what that found."""
+    outside = reaction.outside
+    text = to_read(payload.content) if outside.extract_model and reaction.event.run else ""
+    said = [] if text else proposals_of(payload.content)
+    if not (text or said) or not await person_of(reaction):
+        return []
+    if text:
+        try:
+            read = await read_by_model(outside.models, reaction.event.org, outside.extract_model, text)
+        except ModelFailed as failure:
+            passes = failure.reason in ("unreachable", "timeout", "rate_limited")
+            if passes and reaction.age_s() < outside.settle_patience_s:
+                return Later(failure.retry_s or WAIT_S)
+            _log.warning("rules read what a user said, for no model did: %s", failure)
+            read = {"model": outside.extract_model, "understood": False}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")  # the day that it is paid on
+        data = {**read, "message": reaction.event.id}
+        return [{**reaction.derive("conversation.read", data, part="read", **_named(reaction.event)), "time": now}]
+    return [_proposal(reaction, data, f"said/{number}") for number, data in enumerate(said)]
+
+
+async def _by_rules(reaction: Reaction, message: str) -> list[dict[str, Any]]:
+    """What rules find in a message of the run."""
+    for one in await reaction.run_events():
+        if one.event.id == message and isinstance(one.payload, MessageAdded):
+            return proposals_of(one.payload.content)
+    return []
+
+
+def _conversation(data: Any) -> dict[str, Any]:
+    return {**data, "source": "conversation", "infer": True} if isinstance(data, dict) else {}
 
 
 def _settled(reaction: Reaction, payload: SettlementRecorded) -> Iterator[dict[str, Any]]:
@@ -135,6 +179,6 @@ async def _runs(archive: Archive, event: Event, upto: Position) -> dict[str, dic
 
 EXTRACTOR = Reactor(
     name="extractor",
-    handles=frozenset(("message.added", "settlement.recorded", "experience.recorded")),
+    handles=frozenset(("message.added", "conversation.read", "settlement.recorded", "experience.recorded")),
     react=extract,
 )

@@ -54,6 +54,8 @@ class Outside:
     settle_patience_s: float = 600.0
     summary_model: str = ""
     """The model that summarises cards; empty: none does."""
+    extract_model: str = ""
+    """The model that reads what users say; empty: rules do."""
     embed: Embed | None = None
     max_event_bytes: int = MAX_EVENT_BYTES
     """The largest ``data`` that the door lets in: what a reactor makes must not be larger."""

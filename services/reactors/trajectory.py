@@ -29,6 +29,7 @@ INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "p
 
 FROM_OUTSIDE = frozenset((
     "feedback.given", "approval.resolved", "card.summarized", "card.invalidated", "card.restored", "context.assembled",
+    "conversation.read",
     "settlement.attempted", "settlement.requested", "settlement.recorded", "settlement.degraded",
 ))  # fmt: skip
 """Events about a run that are no sign of its life."""
