@@ -2,7 +2,8 @@
 
 Peer of the first: the ideal, runs ÷ concurrency × latency, which no settler can be faster than. It is measured for the
 settler in a process of its own, on an archive that takes in at once what it is given, and beside it, without a target,
-for `refold up` as it comes, where one process does everything else too. The model is a server in a process of its own.
+for `refold up` as it comes, where one process does everything else too. The model is a server in a process of its own;
+how long the same calls take with nothing around them is told first.
 The fallback is timed on a run of 400 events with outputs of 4,000 characters; it has no peer, but a limit of 50 ms.
 
     python -m benchmarks.settling [--events RUNS]
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
+import re
 import statistics
 import tempfile
 import time
@@ -22,6 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psutil
 from sqlalchemy import func, select
 
@@ -40,18 +43,55 @@ from services.reactors.settler import SETTLER
 from services.reactors.trajectory import trajectory
 from tests.instance import Instance, running_instance
 from tests.integration.reactor_lab import PARTITIONS, ArchiveOutlet, loop_of, put, wait_for
-from tests.model_server import good, model_server
+from tests.model_server import good
 
 LATENCY_S, CONCURRENCY = 0.2, 16
 STEPS = 100
 
 
+class Model(asyncio.Protocol):
+    """A connection to a model that takes its time, and next to none of the processor: a peer must not be in the way."""
+
+    answered = 0
+
+    def __init__(self) -> None:
+        said = orjson.dumps(good().body)
+        self._answer = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said) + said
+        )
+        self._got = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody connects."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """A request, or a part of it; one at a time on a connection."""
+        self._got += data
+        head, _, body = self._got.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: *(\d+)", head)
+        if length is not None and len(body) >= int(length[1]):
+            self._got = b""
+            asyncio.get_running_loop().call_later(LATENCY_S, self._say)
+
+    def _say(self) -> None:
+        Model.answered += 1
+        self._transport.write(self._answer)
+
+
 def serve(pipe: Connection) -> None:
-    """The model, until the other end of the pipe closes."""
-    with model_server(lambda body: good(after_s=LATENCY_S)) as server:
-        pipe.send(server.url)
-        pipe.recv()
-        pipe.send(len(server.requests))
+    """The model, until the other end of the pipe says that it is enough."""
+
+    async def until_enough() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Model, "127.0.0.1", 0)
+        pipe.send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        await loop.run_in_executor(None, pipe.recv)
+        pipe.send(Model.answered)
+        server.close()
+
+    asyncio.run(until_enough())
 
 
 def run_events(run: str) -> list[dict[str, Any]]:
@@ -125,6 +165,23 @@ async def _settle_alone(log: Database, url: str, runs: int) -> float:
     return took
 
 
+def calls_alone(runs: int) -> float:
+    """Seconds of so many calls by the client of the settler, and nothing else."""
+    with model_process(runs + CONCURRENCY) as url:
+        return asyncio.run(_call(url, runs))
+
+
+async def _call(url: str, runs: int) -> float:
+    models = Models(Routes(models=[Route(model="m", base_url=url, concurrency=CONCURRENCY)]))
+    said = [{"role": "user", "content": "x" * 500} for _ in range(6)]
+    await asyncio.gather(*(models.ask("", "m", said) for _ in range(CONCURRENCY)))
+    began = time.perf_counter()
+    await asyncio.gather(*(models.ask("", "m", said) for _ in range(runs)))
+    took = time.perf_counter() - began
+    await models.close()
+    return took
+
+
 def settle(runs: int) -> tuple[float, float]:
     """Seconds from the publish of all ends until the last run is settled, and of processor time meanwhile."""
     with model_process(runs + CONCURRENCY) as url, tempfile.TemporaryDirectory() as folder:
@@ -185,6 +242,9 @@ def main() -> None:
     runs = parser.parse_args().events
     print(f"fallback: {fallback_ms():.1f} ms a run of {4 * STEPS} events (at most 50)")
     ideal = runs / CONCURRENCY * LATENCY_S
+    print(
+        f"{runs} calls of a model, {CONCURRENCY} at once, and nothing else: {calls_alone(runs) / ideal:.2f} x the ideal"
+    )
     took = alone(runs)
     print(f"settling {runs} runs, {CONCURRENCY} at once: {took:.2f} s, {took / ideal:.2f} x the ideal (at most 1.3)")
     took, cpu = settle(runs)
