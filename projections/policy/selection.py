@@ -32,6 +32,9 @@ Rank = Literal["standing", "constraint", "learned"]
 MOST_TOLD = 200
 """Rules, and notices, that are ever told at once: whoever has to read more follows none."""
 
+MOST_NOTICES = 1_000
+"""Notices of a scope that are looked at: cautions, then the most widespread patterns."""
+
 REMEMBERED = 16_384
 """Statements whose form is remembered: the same are told again and again."""
 
@@ -83,13 +86,13 @@ NOTHING = Selection()
 def learned(
     scope: str, beliefs: Iterable[Document], notices: Iterable[Document], rules: BeliefRules = DEFAULT_RULES
 ) -> Learned:
-    """Beliefs and notices of a scope (``user/u1``), made ready to be asked for many contexts."""
+    """Beliefs and notices of a scope (``user/u1``), the most widespread first, made ready for many contexts."""
     beliefs = list(beliefs)
     held = [_held(scope, one) for one in beliefs if one["status"] in ("active", "constraint") and one["statement"]]
     held.sort(key=lambda one: one.order)
     cautions = [caution for one in beliefs if (caution := _caution(one, rules))]
-    told = tuple({**one, "scope": scope} for one in (*cautions, *notices))
-    return Learned(tuple(held), told, Index(one.trigger for one in held))
+    warnings = [*cautions, *notices][:MOST_NOTICES]
+    return Learned(tuple(held), tuple({**one, "scope": scope} for one in warnings), Index(one.trigger for one in held))
 
 
 def select(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.context.tokens import count
-from projections.policy.selection import MOST_TOLD, Learned, Selection, learned, select
+from projections.policy.selection import MOST_NOTICES, MOST_TOLD, Learned, Selection, learned, select
 from projections.policy.text import Told, standing_tokens, tell, told_in
 from services.curation.quality import is_own_output
 from services.curation.safety import is_order
@@ -200,6 +200,14 @@ def test_of_more_rules_than_are_ever_told_it_is_said_that_there_are_more() -> No
     assert policy.text.endswith("(no room for 0 or more rules)")
     few = told(scope, tokens=200)
     assert few.text.endswith(f"(no room for {MOST_TOLD - len(few.rules)} or more rules)")
+
+
+def test_of_many_notices_the_first_are_told_and_cautions_before_them() -> None:
+    notices = [notice(f"t{n:05}") for n in range(3 * MOST_NOTICES)]
+    failing = tool("pay", status="candidate", failures_in_a_row=2, confidence=0.6)
+    selection = select([learned("agent/a", [failing], notices)], {})
+    assert [one["tool"] for one in selection.notices[:3]] == ["pay", "t00000", "t00001"]
+    assert len(selection.notices) == MOST_TOLD and selection.more == (False, True)
 
 
 def test_standing_preferences_say_how_much_room_they_need() -> None:
