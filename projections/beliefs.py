@@ -105,7 +105,8 @@ def _verified(draft: Draft, event: Event, payload: BeliefVerified, time: str) ->
     source = Source(
         key, "verification", event.id, time, event.run, because=payload.because, detail=payload.detail, by=payload.by
     )
-    weigh(draft, row, source, {"success" if payload.supports else "recoverable_failure": 1})
+    label = "success" if payload.supports else "recoverable_failure"
+    weigh(draft, row, source, {} if payload.withdrawn else {label: 1})
 
 
 def _occasion(event: Event, payload: BeliefVerified) -> str:

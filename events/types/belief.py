@@ -127,10 +127,12 @@ class BeliefVerified(Payload, frozen=True, kw_only=True):
 
     ``source`` is the occasion it comes from, such as a session or a message: one occasion counts once for a belief, as
     its latest event says; empty: each event is an occasion of its own. ``because`` are ids of the events that speak.
+    ``withdrawn``: the occasion says nothing any more, whatever it said before.
     """
 
     belief: NonEmpty
     supports: bool
+    withdrawn: bool = False
     source: str = ""
     because: list[str] = []
     by: str = ""

@@ -54,12 +54,12 @@ def belief_row(draft: Draft, name: str) -> dict[str, Any]:
 
 
 def weigh(draft: Draft, belief: dict[str, Any], source: Source, counts: Mapping[str, int]) -> None:
-    """The source says this of the belief, and nothing else any more."""
+    """The source says this of the belief, and nothing else any more. Without counts it is kept as having no say."""
     name = belief["belief"]
     before = draft.peek("evidence", name, source.key)
-    if before is None:
-        belief["evidence"] += 1
-    else:
+    spoke = before is not None and bool(before["counts"])
+    belief["evidence"] += bool(counts) - spoke
+    if before is not None and spoke:
         _count(draft, name, before["time"], before["counts"], -1)
     draft.put("evidence", (name, source.key), {
         "belief": name, "source": source.key, "kind": source.kind, "event_id": source.event_id, "run": source.run,

@@ -152,7 +152,7 @@ def _confidence(confidence: float) -> str:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {label.replace('_', ' ')}" for label, number in counts.items())
+    return ", ".join(f"{number} {label.replace('_', ' ')}" for label, number in counts.items()) or "withdrawn"
 
 
 def _times(notice: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """The forgetter: what an agent has learned from a user's runs goes when the user is erased.
 
     scope.erased of a user   ``experience.recorded`` of the ``LAST_WORD``, saying nothing, for each run of the user: in
-                             the user's scope, and in that of the agent whose counts came from it
+                             the user's scope, and in that of the agent whose counts came from it; and
+                             ``belief.verified``, withdrawn, for what such a run said of the agent's other beliefs
 
 The erasure goes to every partition, and each is looked through once, up to the erasure: for runs by the user's name,
 and for counts that travelled to an agent by the name that says nothing (``owner_of``). Since the last word has the
@@ -16,11 +17,13 @@ from typing import Any
 
 from events.archive.reader import Archived
 from events.event import START
-from events.types.belief import LAST_WORD, ExperienceRecorded, owner_of
+from events.types.belief import LAST_WORD, BeliefVerified, ExperienceRecorded, owner_of
 from events.types.system import ScopeErased
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
 
-_EXPERIENCE = "experience.recorded"
+_EXPERIENCE, _VERDICT = "experience.recorded", "belief.verified"
+_OF_RUN = "run/"
+"""How the occasion of a verdict is called that a run was."""
 
 
 async def forget(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
@@ -35,7 +38,8 @@ async def forget(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
             seen.add(archived)
         after = page[-1].position
     derived = [_last_word(reaction, "user", run, user=payload.subject) for run in sorted(seen.runs)]
-    return derived + [_last_word(reaction, "agent", run, agent=agent) for run, agent in seen.counted()]
+    derived += [_last_word(reaction, "agent", run, agent=agent) for run, agent in seen.counted()]
+    return derived + [_withdrawn(reaction, *verdict) for verdict in seen.verdicts()]
 
 
 class _Seen:
@@ -45,6 +49,7 @@ class _Seen:
         self._org, self._user, self._owner = org, user, owner_of(org, user)
         self._agents: dict[str, set[str]] = defaultdict(set)
         self._told: set[tuple[str, str]] = set()
+        self._verdicts: set[tuple[str, str, str]] = set()
         self.runs: set[str] = set()
 
     def add(self, archived: Archived) -> None:
@@ -56,16 +61,28 @@ class _Seen:
             self._agents[event.run].add(event.agent)
             if event.user == self._user:
                 self.runs.add(event.run)
-        elif event.type == _EXPERIENCE and event.key.startswith("agent/"):
+        elif event.type in (_EXPERIENCE, _VERDICT) and event.key.startswith("agent/"):
             recorded = read_recorded(archived)
-            payload = None if recorded is None else recorded.payload
-            if isinstance(payload, ExperienceRecorded) and payload.owner == self._owner:
-                self._told.add((payload.run, event.agent))
+            match recorded and recorded.payload:
+                case ExperienceRecorded(owner=self._owner, run=run):
+                    self._told.add((run, event.agent))
+                case BeliefVerified(source=source, belief=belief) if source.startswith(_OF_RUN):
+                    self._verdicts.add((event.agent, belief, source))
 
     def counted(self) -> list[tuple[str, str]]:
         """(run, agent) wherever the agent's scope may hold counts of the run."""
         own = {(run, agent) for run in self.runs for agent in self._agents[run] if agent}
         return sorted(own | self._told)
+
+    def verdicts(self) -> list[tuple[str, str, str]]:
+        """(agent, belief, occasion) of what the runs said of an agent's beliefs."""
+        runs = self.runs | {run for run, _ in self._told}
+        return sorted(one for one in self._verdicts if one[2].removeprefix(_OF_RUN) in runs)
+
+
+def _withdrawn(reaction: Reaction, agent: str, belief: str, source: str) -> dict[str, Any]:
+    data = {"belief": belief, "supports": False, "withdrawn": True, "source": source, "scope": "agent"}
+    return reaction.derive(_VERDICT, data, part=f"verdict/{agent}/{belief}/{source}", agent=agent)
 
 
 def _last_word(reaction: Reaction, level: str, run: str, **names: str) -> dict[str, Any]:

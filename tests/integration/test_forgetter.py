@@ -25,6 +25,8 @@ from services.reactors.reactor import Later, Reaction, Reactor, read_recorded
 from tests.integration.reactor_lab import PARTITIONS, ArchiveOutlet, put, run_events, sqlite_log, stored
 from tests.unit.fold_runner import Folded
 
+AT = "2026-03-01T10:00:00Z"
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
@@ -90,6 +92,18 @@ def test_the_counts_that_came_from_an_erased_user_go(db: Database) -> None:
     told = len(stored(db, "experience.recorded"))
     react(db, FORGETTER)
     assert len(stored(db, "experience.recorded")) == told, "a reaction that is tried again changes nothing"
+
+
+def test_what_the_runs_said_of_other_beliefs_is_withdrawn(db: Database) -> None:
+    lived(db, ("r1", "ada"), ("r2", "bob"))
+    react(db, HINDSIGHT)
+    for run in ("r1", "r2"):
+        data = {"belief": "rule/1", "supports": True, "source": f"run/{run}", "scope": "agent"}
+        put(db, door.admit({"id": f"v-{run}", "type": "belief.verified", "agent": "coder", "time": AT, "data": data}))
+    erase(db, "ada")
+    react(db, FORGETTER)
+    (rule,) = (row for row in beliefs(db).table("beliefs", key="agent/coder") if row["belief"] == "rule/1")
+    assert (rule["evidence"], [entry[3] for entry in rule["latest"]]) == (1, [1, 0])
 
 
 def test_a_derivation_that_comes_after_the_erasure_changes_nothing(db: Database) -> None:

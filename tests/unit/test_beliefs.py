@@ -180,6 +180,18 @@ def test_feedback_on_a_task_or_without_words_is_left_to_others() -> None:
     assert folded(*raws).rows == {}
 
 
+def test_an_occasion_can_take_back_what_it_said() -> None:
+    data = {"belief": "b1", "supports": True, "source": "s1"}
+    raws = [
+        event("belief.verified", 1, user="u1", data=data),
+        event("belief.verified", 2, user="u1", data={**data, "withdrawn": True}),
+        event("belief.verified", 3, user="u1", data={**data, "source": "s2"}),
+    ]
+    for order in permutations(raws):
+        found = folded(*order)
+        assert (buckets(found), found.one("beliefs")["evidence"]) == ({("b1", DAY): (1, 0, 0, 0)}, 1)
+
+
 def test_a_proposal_a_check_and_a_retraction_in_any_order() -> None:
     data = {"belief": "b1", "kind": "learning", "statement": "run the tests first", "confidence": 0.6}
     more = {"limits": {"repository": "ours"}, "because": ["e-0"], "elsewhere": [{"supports": 3}]}
@@ -266,9 +278,10 @@ BELIEVED = st.one_of(
         st.lists(st.builds(lambda tool, label, n: {"tool": tool, "label": label, "count": n},
             st.sampled_from(["grep", "sed"]), st.sampled_from(LABELS), st.integers(1, 3)), max_size=2),
         HOUR, st.sampled_from(["", "grep", "grep > sed"])),
-    st.builds(lambda name, supports, source, hour: (
-        "belief.verified", hour, {"belief": name, "supports": supports, "source": source, "scope": "agent"}),
-        st.sampled_from(["b1", "tool/grep"]), st.booleans(), st.sampled_from(["", "s1", "s2"]), HOUR),
+    st.builds(lambda name, supports, gone, source, hour: (
+        "belief.verified", hour, {"belief": name, "supports": supports, "withdrawn": gone, "source": source,
+        "scope": "agent"}),
+        st.sampled_from(["b1", "tool/grep"]), st.booleans(), st.booleans(), st.sampled_from(["", "s1", "s2"]), HOUR),
     st.builds(lambda name, prior, hour: (
         "belief.proposed", hour, {"belief": name, "kind": "learning", "confidence": prior, "scope": "agent"}),
         st.sampled_from(["b1", "tool/grep"]), st.sampled_from([0.2, 0.8]), HOUR),
