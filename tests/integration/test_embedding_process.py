@@ -102,6 +102,35 @@ async def test_a_process_goes_with_whoever_began_it() -> None:
     await gone(pid)
 
 
+def at_work() -> list[int]:
+    """The processes of models that this process has begun."""
+    mine = psutil.Process().children()
+    return [one.pid for one in mine if "services.embedding" in " ".join(one.cmdline())]
+
+
+@in_loop
+async def test_the_model_of_searches_is_there_before_the_first_of_them(tmp_path: Path) -> None:
+    """Nothing is begun where there are no vectors, and a model that cannot be had disturbs nobody."""
+    log = Stores(f"sqlite:///{tmp_path}").log()
+    log.write_now(metadata.create_all)
+    embeddings = Embeddings(LIGHT, log)
+    try:
+        await embeddings.warm()
+        assert at_work() == []
+        log.write_now(lambda conn: models.register(conn, LIGHT.name, LIGHT.source, 512))
+        await embeddings.warm()
+        begun = at_work()
+        assert len(begun) == 1
+        assert (await embeddings.of_query("a flight")).vector is not None
+        assert at_work() == begun
+        log.write_now(lambda conn: models.register(conn, LIGHT.name, LIGHT.source, 300))
+        await embeddings.warm()
+    finally:
+        await embeddings.close()
+        log.close()
+    assert at_work() == []
+
+
 @in_loop
 async def test_queries_are_embedded_by_the_model_whose_vectors_there_are(tmp_path: Path) -> None:
     log = Stores(f"sqlite:///{tmp_path}").log()
