@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.event import START, Event, Position, Recorded
-from events.types.belief import BeliefProposed, BeliefRetracted, BeliefVerified, ExperienceRecorded
+from events.types.belief import LAST_WORD, BeliefProposed, BeliefRetracted, BeliefVerified, ExperienceRecorded
 from events.types.memory import MemoryAdmitted, MemoryEdited, MemoryProposed
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
@@ -66,6 +66,8 @@ class Rulebook:
 
         self.paths: dict[str, dict[str, bool]] = {}
         """Path -> run that took it -> whether it failed."""
+        self.gone: set[str] = set()
+        """Runs that were taken back for good."""
 
     def advance(self, events: Iterable[Recorded]) -> None:
         """Fold events of the scope, in order; those that were folded before are passed over."""
@@ -96,7 +98,11 @@ class Rulebook:
                 )
             case MemoryEdited(memory=memory, content=content) if memory in self.memories:
                 self.memories[memory] = msgspec.structs.replace(self.memories[memory], content=content)
-            case ExperienceRecorded(scope="agent") as experience if experience.path:
+            case ExperienceRecorded(scope="agent", deriver_version=version, run=run) if version == LAST_WORD:
+                self.gone.add(run)
+                for runs in self.paths.values():
+                    runs.pop(run, None)
+            case ExperienceRecorded(scope="agent") as experience if experience.path and experience.run not in self.gone:
                 self._fold_path(experience)
             case FeedbackGiven(text=text) if text.strip():
                 self.told.setdefault(feedback_belief(text), (text.strip(), event.session))

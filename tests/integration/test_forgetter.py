@@ -19,11 +19,12 @@ from events.database import Database
 from events.event import START
 from events.types.belief import LAST_WORD
 from projections.beliefs import BELIEFS_PROJECTION
+from services.promotion.rulebook import Rulebook
 from services.reactors.forgetter import FORGETTER
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.reactor import Later, Reaction, Reactor, read_recorded
 from tests.integration.reactor_lab import PARTITIONS, ArchiveOutlet, put, run_events, sqlite_log, stored
-from tests.unit.fold_runner import Folded
+from tests.unit.fold_runner import Folded, event, record
 
 AT = "2026-03-01T10:00:00Z"
 
@@ -127,3 +128,16 @@ def test_an_erasure_stays_within_its_tenant_and_its_time(db: Database) -> None:
     folded = beliefs(db)
     assert supports(folded) == {"tool/bash": 1}, "a run after the erasure counts again"
     assert [row["evidence"] for row in folded.table("beliefs", org="other") if row["belief"] == "tool/bash"] == [1]
+
+
+def test_a_promoter_counts_no_run_that_was_taken_back() -> None:
+    known = Rulebook()
+    raws = [
+        {"run": "r1", "deriver_version": 1, "path": "grep", "path_label": "fatal_failure"},
+        {"run": "r1", "deriver_version": LAST_WORD},
+        {"run": "r1", "deriver_version": 2, "path": "grep", "path_label": "fatal_failure"},
+        {"run": "r2", "deriver_version": 1, "path": "grep", "path_label": "success"},
+    ]
+    known.advance(record(event("experience.recorded", n, agent="coder", data={**raw, "scope": "agent"})
+                         for n, raw in enumerate(raws)))  # fmt: skip
+    assert known.paths == {"grep": {"r2": False}}
