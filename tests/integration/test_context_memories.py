@@ -118,6 +118,9 @@ def test_what_does_not_hold_any_more_is_in_no_later_context_and_stays_in_the_one
     assert after["why"]["verdict"] == ("never_logged" if change in ("deleted", "edited") else "memory"), after["why"]
     if change not in ("deleted", "edited"):
         assert [one["status"] for one in after["why"]["memories"]] == [change]
+    if change == "superseded":
+        printed = instance.refold("context", "--task", task, "--why", "Quagga").stdout.decode()
+        assert f"{memory} of user/{user}, superseded" in " ".join(printed.split())
     assert again(instance, before)["text"] == before["text"]
 
 
