@@ -76,7 +76,7 @@ def test_every_version_can_be_reached() -> None:
 def test_types_are_named_in_the_past_tense_of_their_family() -> None:
     for name in EVENT_TYPES:
         family, _, verb = name.partition(".")
-        assert family.isidentifier() and (verb.endswith(("ed", "heartbeat", "written", "made", "given"))), name
+        assert family.isidentifier() and (verb.endswith(("ed", "heartbeat", "written", "made", "given", "read"))), name
 
 
 def test_an_unknown_type_is_noted_and_the_one_that_may_be_meant_is_named() -> None:
