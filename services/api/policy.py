@@ -15,7 +15,7 @@ router = APIRouter(tags=["beliefs"])
 
 LISTS = ("tools", "tags")
 """Fields of a context that are lists, also when they come as one text with commas."""
-_OWN = ("agent", "user", "task", "tokens", "after")
+_OWN = ("agent", "user", "task", "tokens", "why", "after")
 
 
 async def _scopes(request: Request) -> PolicyScopes:
@@ -40,13 +40,15 @@ async def show(
     tool: Annotated[str, Query(description="The tool that is to be called next")] = "",
     tools: Annotated[str, Query(description="Tools at hand, with commas between")] = "",
     tokens: Annotated[int, Query(description="Most tokens of `text`, by Refold's estimate")] = DEFAULT_TOKENS,
+    why: Annotated[str, Query(description="A belief: the answer says why it is told here, or why not")] = "",
     after: After = None,
 ) -> dict[str, Any]:
     """The beliefs to tell for a context, the user's own standing preferences first; what to confirm first stands apart.
 
     Any other parameter is a field of the context, for triggers that ask for it.
     """
-    wanted = PolicyRequest(agent=agent, user=user, task=task, fields=fields_of(request), tokens=tokens)
+    fields = fields_of(request)
+    wanted = PolicyRequest(agent=agent, user=user, task=task, fields=fields, tokens=tokens, why=why)
     return await policy(backend, scopes, org, wanted, now(), after)
 
 

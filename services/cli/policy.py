@@ -9,10 +9,23 @@ import typer
 from services.cli.client import connected
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Url
-from services.cli.output import hint, print_json, printable
+from services.cli.output import hint, print_fields, print_json, printable
 from services.cli.read import read_note
 
-_GIVEN = ("agent", "user", "task", "goal", "query", "mode", "tool", "tools", "tokens", "after")
+_SAID = {
+    "told": "told",
+    "no_room": "it holds here, and had no room: give more --tokens",
+    "trigger": "its trigger does not hold in this context",
+    "tools": "it is about tools that are not at hand",
+    "said_already": "another rule says the same or the opposite, or a warning about its tool takes its place",
+    "candidate": "a candidate: not confident enough, failed lately, or long untouched",
+    "retired": "retired: it no longer holds",
+    "unknown": "these scopes know no such belief",
+}
+_SHOWN = (
+    "scope", "statement", "trigger", "tools", "confidence", "failures_in_a_row", "last_verified", "retired_because",
+)  # fmt: skip
+_GIVEN = ("agent", "user", "task", "goal", "query", "mode", "tool", "tools", "tokens", "why", "after")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +46,9 @@ def policy(
         list[str] | None, typer.Option("--field", metavar="NAME=VALUE", help="Another field of the context.")
     ] = None,
     tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Most tokens of the text.")] = None,
+    why: Annotated[
+        str | None, typer.Option(metavar="BELIEF", help="Instead of the text: why this belief is told here, or not.")
+    ] = None,
     data: Data = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -46,10 +62,15 @@ def policy(
     with connected(data, url) as client:
         found = client.get(
             "/v1/policy", agent=agent, user=user, task=task, goal=goal, query=query, mode=mode, tool=tool, tools=tools,
-            tokens=tokens, **more,
+            tokens=tokens, why=why, **more,
         )  # fmt: skip
     if as_json:
         print_json(found)
+        return
+    if why:
+        verdict = found["why"]
+        print_fields(verdict["belief"], [("verdict", _SAID.get(verdict["verdict"], verdict["verdict"]))]
+                     + [(name.replace("_", " "), verdict.get(name)) for name in _SHOWN])  # fmt: skip
         return
     if found["text"]:
         print(printable(found["text"]))

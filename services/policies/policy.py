@@ -19,6 +19,7 @@ from projections.queries import tasks
 from services.composition import Backend
 from services.contexts.gathering import started_with
 from services.contexts.remembering import scopes_of
+from services.policies import why
 from services.policies.doubt import doubt
 from services.policies.scopes import PolicyScopes
 
@@ -37,7 +38,8 @@ _SHOWN = (
 @dataclass(frozen=True, kw_only=True)
 class PolicyRequest:
     """Whose policy, and for what. A ``task`` tells its agent, user, goal, mode, model, step and tools, as far as
-    ``fields`` (of the context, by name) do not. ``tokens``: most of the text.
+    ``fields`` (of the context, by name) do not. ``tokens``: most of the text. ``why``: a belief of which is to be told
+    why it is in the policy, or why not.
     """
 
     agent: str = ""
@@ -45,6 +47,7 @@ class PolicyRequest:
     task: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     tokens: int = DEFAULT_TOKENS
+    why: str = ""
 
     def __post_init__(self) -> None:
         for name in (*_WHO, "task"):
@@ -69,7 +72,12 @@ async def policy(
     found = await scopes.learned(org, names, now, after)
     selection = select(found.scopes, context, doubt=doubt)
     told = tell(selection, request.tokens)
-    return {**_document(selection, told), "scopes": names, "context": context, "read": found.note}
+    document = {**_document(selection, told), "scopes": names, "context": context, "read": found.note}
+    if request.why:
+        verdict = why.of_held(request.why, found.scopes, context, selection, told)
+        rules = backend.belief_rules
+        document["why"] = verdict or await why.of_any(backend.read_models, rules, org, request.why, names, now)
+    return document
 
 
 async def _task(backend: Backend, org: str, task: str, now: datetime, after: str | None) -> tuple[dict[str, Any], Any]:

@@ -89,6 +89,22 @@ def test_two_users_of_one_agent_and_two_orgs_never_touch(instance: Instance) -> 
     assert again["text"] == mine["text"]  # the same bytes for the same state
 
 
+def test_why_a_belief_is_told_or_not(instance: Instance) -> None:
+    agent = instance.name("agent")
+    believe(instance, "b1", "Ask before refunds", agent=agent, trigger={"field": "goal", "has": "refund"}, confidence=1)
+    believe(instance, "b2", "Do not ask before refunds", agent=agent, confidence=0.75)
+    rare = {"belief": "b3", "kind": "learning", "statement": "Be kind", "scope": "agent"}
+    token = instance.stored(event(instance, "proposed", rare, agent=agent))
+
+    def verdict(belief: str, **params: Any) -> str:
+        return str(policy(instance, agent=agent, why=belief, after=token, **params)["why"]["verdict"])
+
+    assert verdict("b1", goal="a refund") == "told" and verdict("b1", goal="a flight") == "trigger"
+    assert verdict("b2", goal="a refund") == "said_already" and verdict("b2") == "told"
+    assert verdict("b2", tokens=2) == "no_room"
+    assert verdict("b3") == "candidate" and verdict("b4") == "unknown"
+
+
 def test_what_happens_in_a_scope_is_in_the_next_policy(instance: Instance) -> None:
     user = instance.name("user")
     token = believe(instance, "rule/1", ONLY, user=user, kind="user_preference")
@@ -183,6 +199,8 @@ def test_the_command_prints_text_for_a_system_prompt(instance: Instance) -> None
     assert told.returncode == 0, told.stderr
     assert told.stdout.decode().splitlines()[1:] == [f"- {ONLY}", "- Sign every mail"]
     assert b"2 rules of user/" in told.stderr
+    why = instance.refold("policy", "--user", user, "--why", "rule/2")
+    assert b"its trigger does not hold in this context" in why.stdout, why.stderr
 
 
 @in_loop
