@@ -39,6 +39,7 @@ from events.types.memory import (
     MemoryRestored,
     MemorySuperseded,
 )
+from events.types.system import ScopeErased
 from events.types.thought import MessageAdded
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
@@ -104,6 +105,8 @@ class Promoter:
                 return await self._judged(reaction, payload)
             case ExperienceRecorded() as payload if payload.scope == "agent" or not event.agent:
                 return await self._tried(reaction, payload)
+            case ScopeErased() as payload:
+                return self._forget(reaction, payload)
             case MemoryAdmitted() | MemoryRejected(reason="duplicate"):
                 return await self._remembered(reaction)
             case MemorySuperseded() | MemoryInvalidated() | MemoryDeleted() | MemoryRestored():
@@ -167,6 +170,12 @@ class Promoter:
                 decision = _Decision([*pieces.of_outcome(payload, known, told.get(key, ())), *went])
                 raws += _published(reaction, scope, known, decision, f"run/{payload.run}", later_ms=payload.revision)
         return raws
+
+    def _forget(self, reaction: Reaction, payload: ScopeErased) -> list[dict[str, Any]]:
+        """Remember nothing of who was erased: the log no longer does."""
+        key = scope_key(payload.level, user=payload.subject, agent=payload.subject)
+        self._of.get(reaction.archive, OrderedDict()).pop((reaction.event.org, key), None)
+        return []
 
     def _followed(self, reaction: Reaction, scope: Scope) -> _Followed:
         remembered = self._of.setdefault(reaction.archive, OrderedDict())
@@ -332,7 +341,7 @@ PROMOTER = Reactor(
     name="promoter",
     handles=frozenset(
         ("message.added", "feedback.given", "experience.recorded", "memory.admitted", "memory.rejected",
-         "memory.superseded", "memory.invalidated", "memory.deleted", "memory.restored")
+         "memory.superseded", "memory.invalidated", "memory.deleted", "memory.restored", "scope.erased")
     ),
     react=Promoter().react,
 )  # fmt: skip

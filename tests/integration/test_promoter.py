@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, delete
 
 from events import door
 from events.archive import queries
 from events.archive.reader import Archive, Archived
+from events.archive.schema import event_log
 from events.database import Database
 from events.event import START, Event, Position
 from projections.belief.naming import feedback_belief
@@ -421,3 +422,16 @@ def test_the_rows_are_the_same_whichever_session_is_read_first(db: Database, tmp
         assert (
             Folded(BELIEFS_PROJECTION).fold(scopes(db)).dump() == Folded(BELIEFS_PROJECTION).fold(scopes(other)).dump()
         )
+
+
+def test_of_an_erased_user_nothing_is_remembered(db: Database) -> None:
+    """Not even what opposes what they wish for next."""
+    one = Reactor(PROMOTER.name, PROMOTER.handles, Promoter().react)
+    put(db, said("s1", "Just the conclusion"))
+    run(db, one)
+    erased = {"level": "user", "subject": "u1", "partition": 0}
+    db.write_now(lambda conn: conn.execute(delete(event_log).where(event_log.c.key != "partition/0")))
+    put(db, door.admit({"id": "gone", "type": "scope.erased", "data": erased, "time": "2026-05-02T10:00:00Z"}))
+    put(db, said("s2", "Show me every step", number=2))
+    run(db, one)
+    assert standing(db) == {STEPS: ("candidate", 1, 0)}
