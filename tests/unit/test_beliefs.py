@@ -261,7 +261,7 @@ EXPERIENCES = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(EXPERIENCES, max_size=12), st.integers(1, 12))
 def test_any_batch_split_gives_the_same_rows(lives: list[Any], batch: int) -> None:
     raws = _raws(lives)
