@@ -51,9 +51,9 @@ def run(db: Database, reactor: Reactor | None = None, **outside: Any) -> None:
     asyncio.run(_run(db, reactor or promoter(), Outside(**outside)))
 
 
-async def _run(db: Database, reactor: Reactor, outside: Outside) -> None:
+async def _run(db: Database, reactor: Reactor, outside: Outside, log: Archive | None = None) -> None:
     seen: set[tuple[int, Position]] = set()
-    outlet, log = ArchiveOutlet(db), Archive(db)
+    outlet, log = ArchiveOutlet(db), log or Archive(db)
     while news := [one for one in everything(db) if (one.partition, one.position) not in seen]:
         for archived in news:
             seen.add((archived.partition, archived.position))
@@ -426,12 +426,12 @@ def test_the_rows_are_the_same_whichever_session_is_read_first(db: Database, tmp
 
 def test_of_an_erased_user_nothing_is_remembered(db: Database) -> None:
     """Not even what opposes what they wish for next."""
-    one = Reactor(PROMOTER.name, PROMOTER.handles, Promoter().react)
+    one, log = promoter(), Archive(db)
     put(db, said("s1", "Just the conclusion"))
-    run(db, one)
+    asyncio.run(_run(db, one, Outside(), log))
     erased = {"level": "user", "subject": "u1", "partition": 0}
     db.write_now(lambda conn: conn.execute(delete(event_log).where(event_log.c.key != "partition/0")))
     put(db, door.admit({"id": "gone", "type": "scope.erased", "data": erased, "time": "2026-05-02T10:00:00Z"}))
     put(db, said("s2", "Show me every step", number=2))
-    run(db, one)
+    asyncio.run(_run(db, one, Outside(), log))
     assert standing(db) == {STEPS: ("candidate", 1, 0)}
