@@ -57,10 +57,10 @@ def weigh(draft: Draft, belief: dict[str, Any], source: Source, counts: Mapping[
     """The source says this of the belief, and nothing else any more. Without counts it is kept as having no say."""
     name = belief["belief"]
     before = draft.peek("evidence", name, source.key)
-    spoke = before is not None and bool(before["counts"])
-    belief["evidence"] += bool(counts) - spoke
-    if before is not None and spoke:
-        _count(draft, name, before["time"], before["counts"], -1)
+    said: Mapping[str, int] = {} if before is None else before["counts"]
+    belief["evidence"] += bool(counts) - bool(said)
+    if before is not None:
+        _count(draft, name, before["time"], said, -1)
     draft.put("evidence", (name, source.key), {
         "belief": name, "source": source.key, "kind": source.kind, "event_id": source.event_id, "run": source.run,
         "counts": dict(counts), "because": list(source.because[:MAX_BECAUSE]),
@@ -108,6 +108,8 @@ def tally(counts: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _count(draft: Draft, belief: str, time: str, counts: Mapping[str, int], sign: int) -> None:
+    if not counts:
+        return
     day = day_of(time)
     bucket = draft.edit("belief_counts", belief, day)
     for label, number in counts.items():

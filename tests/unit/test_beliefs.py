@@ -181,15 +181,24 @@ def test_feedback_on_a_task_or_without_words_is_left_to_others() -> None:
 
 
 def test_an_occasion_can_take_back_what_it_said() -> None:
-    data = {"belief": "b1", "supports": True, "source": "s1"}
-    raws = [
-        event("belief.verified", 1, user="u1", data=data),
-        event("belief.verified", 2, user="u1", data={**data, "withdrawn": True}),
-        event("belief.verified", 3, user="u1", data={**data, "source": "s2"}),
+    """What it said later counts again, and a day without evidence has no row."""
+    said = [
+        {"source": "s1"},
+        {"source": "s1", "withdrawn": True},
+        {"source": "s2"},
+        {"source": "s2", "withdrawn": True},
     ]
+    raws = [
+        event("belief.verified", n, user="u1", time=f"2026-03-0{day}T10:00:00Z", data={
+            "belief": "b1", "supports": True, **one})
+        for n, (day, one) in enumerate(zip((1, 2, 5, 4), said, strict=True))
+    ]  # fmt: skip
+    dumps = set()
     for order in permutations(raws):
         found = folded(*order)
-        assert (buckets(found), found.one("beliefs")["evidence"]) == ({("b1", DAY): (1, 0, 0, 0)}, 1)
+        assert (buckets(found), found.one("beliefs")["evidence"]) == ({("b1", DAY + 4): (1, 0, 0, 0)}, 1)
+        dumps.add(found.dump())
+    assert len(dumps) == 1
 
 
 def test_a_proposal_a_check_and_a_retraction_in_any_order() -> None:
