@@ -12,6 +12,8 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+import regex
+
 from projections.belief.words import cause_words
 from projections.bounds import clip
 from projections.cards.secrets import masked_text
@@ -30,6 +32,8 @@ NOTICES_SHARE = 0.25
 
 _LONGEST = 1_000
 """Characters of a line."""
+_HIDING = regex.compile(r"[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""What turns text around, or is there and not seen: whoever reads a policy must read what its model does."""
 _LINE = weigh("\n")
 _HEAD = weigh(RULES) + 2 * _LINE
 _NOTICES_FRAME = count(f"{NOTICES}\n{fence('notices', '')}\n")
@@ -144,7 +148,7 @@ def notice_line(notice: Document) -> str:
 
 @lru_cache(maxsize=REMEMBERED)
 def _plain(text: str) -> str:
-    return f"- {defused(one_line(clip(masked_text(text.strip()), _LONGEST)))}"
+    return f"- {defused(one_line(clip(masked_text(_HIDING.sub('', text).strip()), _LONGEST)))}"
 
 
 def _note(told: Told) -> str:

@@ -147,14 +147,25 @@ _DESCRIBING = frozenset(("fact", "preference", "correction"))
 
 def without_unseen(candidate: Candidate) -> Candidate | Rejected:
     """Take out characters that nobody sees; text that hides itself, by direction or tags, does not enter."""
-    if _TURNED.search(candidate.content):
+    if hides(candidate.content):
         return Rejected("hidden_characters", "it holds characters that turn text around, or tags that nobody sees")
-    seen = _JOINER.sub("", _UNSEEN.sub("", candidate.content)).strip()
+    seen = visible(candidate.content)
     if not seen:
         return Rejected("empty", "nothing in it can be seen")
     if seen == candidate.content:
         return candidate
     return candidate.with_note("unseen characters taken out", content=seen, statement=read(seen))
+
+
+def hides(text: str) -> bool:
+    """Whether a text holds characters that turn it around, or tags that nobody sees."""
+    return _TURNED.search(text) is not None
+
+
+def visible(text: str) -> str:
+    """A text without characters that nobody sees, but for those that join what is written together."""
+    seen: str = _JOINER.sub("", _UNSEEN.sub("", text)).strip()
+    return seen
 
 
 def without_credentials(candidate: Candidate) -> Candidate | Rejected:

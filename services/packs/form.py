@@ -33,6 +33,8 @@ MAX_PACK_BYTES = 64 << 20
 """Of the zip."""
 MAX_ITEMS = 100_000
 """Of all files together."""
+MAX_NAME = 256
+"""Characters of a user's or an agent's name, as the door has it."""
 
 MANIFEST = "manifest.json"
 MEMORIES, BELIEFS, NOTES, SETTLEMENTS = "memories.jsonl", "beliefs.jsonl", "notes.jsonl", "settlements.jsonl"
@@ -189,7 +191,7 @@ class Pack:
 
     def texts(self) -> dict[str, bytes]:
         """The bytes of each file."""
-        return {file: b"".join(map(_line, self.items(file))) for file in FILES}
+        return {file: b"".join(map(line_of, self.items(file))) for file in FILES}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -202,5 +204,6 @@ class Pack:
         return sha256(b"".join(sha256(text).digest() for text in self.texts().values())).hexdigest()
 
 
-def _line(item: Item) -> bytes:
+def line_of(item: Item) -> bytes:
+    """An item as it stands in its file. Raises TypeError for one that JSON cannot hold."""
     return orjson.dumps(msgspec.to_builtins(item), option=orjson.OPT_SORT_KEYS) + b"\n"

@@ -25,6 +25,7 @@ from services.packs.form import (
     FILES,
     MANIFEST,
     MAX_ITEMS,
+    MAX_NAME,
     MAX_PACK_BYTES,
     MEMORIES,
     NOTES,
@@ -37,6 +38,7 @@ from services.packs.form import (
     NoteItem,
     Pack,
     SettlementItem,
+    line_of,
 )
 
 T = TypeVar("T", bound=Item)
@@ -149,8 +151,8 @@ def _manifest(text: bytes) -> Manifest:
     if manifest != manifest.digested():
         raise _damaged(f"its {MANIFEST} is not as it was written")
     scope = manifest.scope
-    if (scope.level == "org") == bool(scope.name) or not scope.key.isprintable():
-        raise _damaged(f"its {MANIFEST} names no scope: {scope.key!r}")
+    if (scope.level == "org") == bool(scope.name) or len(scope.name) > MAX_NAME or not scope.key.isprintable():
+        raise _damaged(f"its {MANIFEST} names no scope: {scope.key!r:.300}")
     return manifest
 
 
@@ -186,7 +188,8 @@ def _items(name: str, kind: type[T], texts: dict[str, bytes], manifest: Manifest
     for number, line in enumerate(lines, 1):
         try:
             items.append(decoder.decode(line))
-        except (msgspec.DecodeError, RecursionError) as error:
+            line_of(items[-1])  # what no line can be made of again, such as an integer beyond 64 bits
+        except (msgspec.DecodeError, RecursionError, TypeError) as error:
             raise _damaged(f"{name!r}, line {number}: {error}") from error
     _check_distinct(name, items)
     return tuple(items)

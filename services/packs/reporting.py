@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from events.publisher import Outcome
+from projections.bounds import clip
 from services.packs.form import Pack
 from services.packs.proposals import Target, objections
 
 MOST_REFUSALS = 100
 """Of items that did not enter, those that a report names; all are counted."""
+SHOWN = 300
+"""Characters of an item's name, and of why it was refused: a report must fit into an event whatever a pack holds."""
 TAKEN = ("stored", "duplicate")
 
 Raws = Mapping[str, Mapping[str, Any]]
@@ -33,7 +36,9 @@ class _Tally:
         what, reason, detail = fate
         self.done[sort][what] += number
         if what == "refused" and len(self.refused) < MOST_REFUSALS:
-            self.refused.append({"sort": sort, "item": item, "reason": reason, "detail": detail})
+            self.refused.append(
+                {"sort": sort, "item": clip(item, SHOWN), "reason": reason, "detail": clip(detail, SHOWN)}
+            )
 
 
 def report_of(

@@ -47,12 +47,18 @@ def ranked(passages: Sequence[Sequence[str]], query: str, cosines: NDArray[np.fl
 def _became(experience: dict[str, Any], sheet: dict[str, Any]) -> Iterator[str]:
     yield str(sheet.get("cause") or "")
     yield str(sheet.get("output") or "")
-    yield from (str(given.get("text") or "") for given in sheet.get("feedback") or () if isinstance(given, dict))
+    yield from (str(given.get("text") or "") for given in _list(sheet, "feedback") if isinstance(given, dict))
     nodes = experience.get("nodes") or ()
     yield from dict.fromkeys(f"{one.get('tool', '')}: {one['cause']}" for one in nodes if one.get("cause"))
-    yield str(experience.get("path") or "") or ", ".join(sheet.get("tools") or ())
+    yield str(experience.get("path") or "") or ", ".join(map(str, _list(sheet, "tools")))
     counts = experience.get("counts") or ()
     yield from (f"{one['tool']} failed" for one in counts if one["label"] in _FAILED and one.get("count"))
+
+
+def _list(sheet: dict[str, Any], name: str) -> list[Any]:
+    """A list of a sheet; empty where something else stands: sheets of other makers have any form."""
+    value = sheet.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _best(lengths: Sequence[int], cosines: NDArray[np.float64]) -> NDArray[np.float64]:

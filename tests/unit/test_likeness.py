@@ -126,6 +126,14 @@ def test_an_experience_is_as_like_as_its_best_passage() -> None:
 # --- vectors
 
 
+def test_a_sheet_of_any_form_is_searched() -> None:
+    """Sheets come from whoever publishes them."""
+    for odd in (None, 5, "text", {"a": 1}, [None, 5, {"text": 7}], [[]]):
+        sheet = dict.fromkeys(("input_summary", "cause", "output", "feedback", "tools"), odd)
+        (like,) = ranked([passages_of({"sheet": sheet, "nodes": [], "counts": []})], "", None)
+        assert 0 <= like.relevance <= 1
+
+
 def test_a_search_makes_vectors_within_a_bound_and_goes_on_with_the_next(db: Database) -> None:
     bag = BagOfWords()
     comparison = Comparison(bag, db)

@@ -44,6 +44,7 @@ from services.packs.proposals import (
     report_event,
 )
 from services.packs.reading import BadPack, read_pack
+from services.packs.reporting import MOST_REFUSALS, report_of
 from services.packs.writing import write_pack
 
 NOW = datetime(2026, 3, 10, tzinfo=UTC)
@@ -189,6 +190,9 @@ def damages() -> Iterator[tuple[str, str, bytes]]:
     yield "pack_damaged", "line 2", forged({"memories.jsonl": of.replace(b'"fact"', b'"tale"')})
     yield "pack_damaged", "line 1", forged({"notes.jsonl": b'{"task": "t"}\n'})
     yield "pack_damaged", "line 1", forged({"notes.jsonl": b"[" * 9_000 + b"\n"})
+    for held in (str(10**30).encode(), b"[" * 300 + b"]" * 300):  # what no event holds, C27
+        yield "pack_damaged", "line 1", forged({"notes.jsonl": b'{"task":"t","note":"n","content":' + held + b"}\n"})
+    yield "pack_damaged", "no scope", forged(scope=Scope("user", "u" * 257))
     yield "pack_damaged", "offset", forged({"notes.jsonl": naive})
     yield "pack_damaged", "twice", forged({"beliefs.jsonl": texts["beliefs.jsonl"] * 2})
     yield "pack_damaged", "3 items, and its manifest.json says 4", forged(items=1)
@@ -335,6 +339,15 @@ def test_a_belief_is_judged_before_it_may_be_told_to_agents(text: str, reason: s
         pack = replace(PACK, beliefs=(*PACK.beliefs, bad))
         assert {name: why.reason for name, why in objections(pack).items()} == {"bad": reason}
         assert list(belief_events(pack, TARGET, pack.digest)) == ["rule/1"]
+
+
+def test_a_report_fits_into_an_event_however_long_names_are() -> None:
+    """C29."""
+    long = tuple(BeliefItem(belief="x" * 20_000 + str(n), kind="learning", statement="\u202eodd") for n in range(120))
+    pack = replace(PACK, memories=(), beliefs=long, notes=(), settlements=())
+    data = report_of(pack, TARGET, {}, {}, [], {}, {})
+    assert data["done"]["beliefs"]["refused"] == 120 and len(data["refused"]) == MOST_REFUSALS
+    admit(report_event(TARGET, pack.digest, data, SEEN))
 
 
 def test_what_has_expired_is_left_out_and_what_was_data_stays_data() -> None:
