@@ -182,7 +182,7 @@ def test_feedback_on_a_task_or_without_words_is_left_to_others() -> None:
 
 def test_an_occasion_can_take_back_what_it_said() -> None:
     """What it said later counts again, and a day without evidence has no row."""
-    said = [
+    said: list[dict[str, Any]] = [
         {"source": "s1"},
         {"source": "s1", "withdrawn": True},
         {"source": "s2"},
