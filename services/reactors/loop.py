@@ -58,6 +58,8 @@ class ReactorLoop:
     def __post_init__(self) -> None:
         # all reactors follow the same events, so they are read once
         self._source = Shared(ArchiveSource(self.db), POLL_S / 2)
+        # one archive for all partitions: what a reactor remembers of a scope, it remembers by archive
+        self._archive = Archive(self.db)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping``; raises when the store cannot be used, for the supervisor to start it again."""
@@ -111,7 +113,7 @@ class ReactorLoop:
     def _start(self, unit: Unit, reactor: Reactor, slots: asyncio.Semaphore) -> None:
         stopping, wake = asyncio.Event(), asyncio.Event()
         run = PartitionRun(
-            reactor, unit[1], self.db, Archive(self.db), DenseReader(self._source, unit[1]), self.outlet,
+            reactor, unit[1], self.db, self._archive, DenseReader(self._source, unit[1]), self.outlet,
             slots, wake, self.outside,
         )  # fmt: skip
         self._running[unit] = _Running(asyncio.create_task(run.run(stopping)), stopping, wake)
