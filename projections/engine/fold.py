@@ -243,7 +243,9 @@ class Fold:
             shape = shapes[change[0]]
             if isinstance(change, Put):
                 row = shape.checked(change[1])
-                changes.append(((shape.name, org, key, *shape.pk_of(row)), row))
+                only = shape.only_pk  # the one column that most tables have there is read without a call
+                name = (shape.name, org, key, *shape.pk_of(row)) if only is None else (shape.name, org, key, row[only])
+                changes.append((name, row))
             else:
                 changes.append(((shape.name, org, key, *change.pk), None))
         return changes

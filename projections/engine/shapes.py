@@ -49,6 +49,7 @@ class Shape:
         self.columns = self.all_columns[2:]
         self._kinds = [(name, _kind(table.c[name])) for name in self.columns]
         self.pk_of = _picker(self.key_columns[2:])
+        self.only_pk = self.key_columns[2] if len(self.key_columns) == 3 else None
         self._values_of = _picker(self.columns)
         self._jsons = [name for name, kind in self._kinds if kind is None]
         self._through_text = self._jsons if strict else []
