@@ -40,6 +40,7 @@ _TOKEN = re.compile(
 starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text. Most of
 a text is plain words in lower case: the first line passes them by before anything is tried."""
 
+_MEMBER = re.compile(r"(?:::[A-Za-z0-9_]{1,80})+")
 _TRAILING = frozenset(("id", "number", "path", "link"))
 
 _SENTENCE_STARTS = frozenset((
@@ -79,16 +80,23 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def spans(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Where the values of a text stand as they are written: start, end, and whether it is a name or a bare number."""
+    """Where the values of a text stand as they are written: start, end, and whether it is a name or a bare number.
+
+    A ``#`` before one belongs to it, and what ``::`` joins is one.
+    """
+    last = 0
     for match in _TOKEN.finditer(text[:MAX_TEXT]):
         kind = match.lastgroup or ""
         start, end = match.span(kind)
+        if start < last or (kind == "name" and not _name(match[kind])):
+            continue
         if kind in _TRAILING:
             end = start + len(match[kind].rstrip(".,;:-"))
-        if kind == "name" and not _name(match[kind]):
-            continue
-        if end - start > 1:
-            yield start - (text[start - 1 : start] == "#"), end, kind in ("name", "number") or match[kind].isdigit()
+        if member := _MEMBER.match(text, end):
+            end = member.end()
+        if end > start:
+            last = end
+            yield start - (text[start - 1 : start] == "#"), end, kind in ("name", "number") or text[start:end].isdigit()
 
 
 @lru_cache(maxsize=8_192)

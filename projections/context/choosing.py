@@ -26,6 +26,9 @@ NOTED = 256
 HEADINGS = 0.2
 """Most of a budget that may go into headings; when they would take more, there are none."""
 
+ROUNDS = 3
+"""How often what was taken is made to text, to see how much room is left: sizes are estimated part by part."""
+
 SEPARATOR, LINE, NOTE = weigh(", "), weigh("\n"), weigh(LISTED) + weigh("\n")
 
 Chosen = dict[int, set[int]]
@@ -43,9 +46,12 @@ class Filled(NamedTuple):
 def likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
     """The most likely facts of the sources (the latest last) in at most ``budget`` tokens."""
     choice = _Choice(phrased(sources), budget)
-    for one in rank(choice.sources, needs):
-        choice.take(one)
-    return choice.filled()
+    left = rank(choice.sources, needs)
+    for _ in range(ROUNDS):
+        left = [one for one in left if not choice.take(one)]
+        filled = choice.filled()
+        choice.measured(filled.tokens)
+    return filled
 
 
 class _Choice:
@@ -62,8 +68,12 @@ class _Choice:
         self._named: set[tuple[int, str]] = set()
         self._whole: set[tuple[int, str]] = set()
 
-    def take(self, one: Ranked) -> None:
-        """Take a fact if there is room for it."""
+    def measured(self, tokens: int) -> None:
+        """So many tokens are what was taken, as text."""
+        self._size = tokens
+
+    def take(self, one: Ranked) -> bool:
+        """Take a fact if there is room for it; whether it is told now."""
         place, index = one.source, one.fact
         source, taken = self.sources[place], self._chosen.get(place, set())
         fact = source.facts[index]
@@ -71,20 +81,21 @@ class _Choice:
         if whole:
             instead = taken.intersection(phrases_before(source.facts, index))
         elif (place, fact.record) in self._whole:
-            return
+            return True
         named = (-1 if self._as_one else place, self._labels[place][fact.field])
         size = self._size + weigh(fact.text) + SEPARATOR
         size -= sum(weigh(source.facts[phrase].text) + SEPARATOR for phrase in instead)
         size += 0 if named in self._named else weigh(named[1]) + LINE
         size += 0 if taken or self._as_one else self._headings[place]
         if size > self._budget:
-            return
+            return False
         self._size = size
         self._named.add(named)
         self._chosen[place] = taken - instead | {index}
         self._order.append((place, index))
         if whole:
             self._whole.add((place, fact.record))
+        return True
 
     def filled(self) -> Filled:
         """What was taken as text; the least likely go until it fits, since sizes were estimated part by part."""

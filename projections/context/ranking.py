@@ -25,8 +25,9 @@ from typing import NamedTuple
 from projections.cards.facts import Fact
 from projections.cards.needs import readings
 from projections.cards.rules import excludes
+from projections.context.phrases import phrases
 from projections.context.rendering import row_of
-from projections.context.shapes import NAME, is_prose, sentence, shape, telling, values_of
+from projections.context.shapes import NAME, is_prose, names_a_thing, sentence, shape, telling, values_of
 from projections.context.sources import Needs, Source
 
 WEIGHT_USED = 1.0
@@ -42,6 +43,8 @@ LATEST = 1.6
 """What a score of the latest card becomes."""
 FADING = 0.98
 """What a score keeps for each later card."""
+PHRASED = 0.3
+"""What a sentence's chance keeps when the things that it names are told without it."""
 REPLACED = 0.3
 """What a score keeps when a later card replaced this one."""
 EXCLUDED = 0.4
@@ -101,11 +104,13 @@ class _Scores:
         if is_prose(fact.field, fact.text):
             values = tuple(value for value in values if value not in self._in_fields)
             chance = sentence(len(values), needs.mode)
+            if not any(map(names_a_thing, values)) and any(names_a_thing(value) for _, value in phrases(fact.text)):
+                chance = sentence(0, needs.mode) * PHRASED
         else:
             chance = shape(fact.text, needs.mode) * sqrt(ALTERNATIVES / (ALTERNATIVES - 1 + among))
         seen, became = needs.rates.get((source.title, _counted_as(fact)), (0, 0))
         chance = (became / float(among**SHARED) + SEEN_ENOUGH * chance) / (seen + SEEN_ENOUGH)
-        score = chance + source.relevance + WEIGHT_WORTH * min(source.worth, MOST_WORTH)
+        score = chance + source.relevance + (WEIGHT_WORTH * min(source.worth, MOST_WORTH) if values else 0.0)
         if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
             score += WEIGHT_WANTED
         if needs.used and not needs.used.isdisjoint(values):

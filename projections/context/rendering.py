@@ -30,6 +30,9 @@ from projections.context.sources import Source
 _KEYED = ".*.id"
 """How a field ends that names a thing among many."""
 
+AS_TOLD = "\x1f"
+"""Ends a name that a value follows as in its sentence, without a colon."""
+
 REACH = 60
 """Characters of values after which a line names its field again."""
 
@@ -84,6 +87,8 @@ def by_field(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 def named(label: str, text: str) -> str:
     """A value behind its name; prose, which has none, by itself."""
+    if label.endswith(AS_TOLD):
+        return label[:-1] + one_line(text)
     return f"{label}: {one_line(text)}" if label else one_line(text)
 
 

@@ -24,10 +24,12 @@ SMALL, LONG = 5, 6
 PROSE_VALUE, MOST_VALUES = 0.05, 4
 """What a sentence is worth, and as much again for each value in it, up to so many times in all."""
 
+_APART = re.compile(r"[,;]?\s+|[,;]")
 _NO_MODE: Mapping[str, float] = {}
 _FLAG = re.compile(r"true|false|null|none|yes|no|", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{4}年\d{1,2}月\d{1,2}日")
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ].*|\d{1,2}:\d{2}.*")
+_MOMENT = re.compile(r"(?:\d{4}-\d{2}-\d{2}[T ])?\d{1,2}:\d{2}[\d:.+-]*(?:Z|(?: ?[AaPp]\.?[Mm]\.?)?(?: ?[A-Z]{2,4})?)")
+_MEASURE = re.compile(r"[-+]?[\d.,]+[ -]?[A-Za-z%°\"]{1,5}")
 _NUMBER = re.compile(r"[-+]?[\d,]+(?:\.\d+)?")
 _ID = re.compile(r"(?=.*\d)[\w@./:#+-]*[\w@/_-][\w@./:#+-]*|[A-Z][A-Z0-9_-]{3,}|[\w.+-]+@[\w.-]+", re.ASCII)
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+[/\\]?", re.ASCII)
@@ -49,6 +51,20 @@ def telling(text: str) -> bool:
     return len(text) > (2 if text.isascii() else 1) and not _FLAG.fullmatch(text)
 
 
+def names_a_thing(value: str) -> bool:
+    """Whether a value in normal form is an id, a path or an address; a day without its year is none."""
+    return _form(value)[0] == "id" and not value.startswith("--")
+
+
+@lru_cache(maxsize=8_192)
+def several(text: str) -> tuple[str, ...]:
+    """The ids that a value lists, apart by spaces or commas; empty for any other value."""
+    if " " not in text and "," not in text:
+        return ()
+    parts = tuple(_APART.split(text))
+    return parts if len(parts) > 1 and all(_form(part)[0] == "id" for part in parts) else ()
+
+
 def is_prose(field: str, text: str) -> bool:
     """Whether a fact is a sentence rather than a value: of a field, or a line that holds nothing else."""
     return len(text) > 2 * NAME or (not field and _form(text)[0] in ("name", "prose"))
@@ -67,9 +83,11 @@ def _form(text: str) -> tuple[str, float]:
         return "day", 0.25
     if _MOMENT.fullmatch(text):
         return "moment", 0.05
+    if _MEASURE.fullmatch(text):
+        return "number", 0.1
     if _NUMBER.fullmatch(text):
         return _of_number(text)
-    if _ID.fullmatch(text) or _PATH.fullmatch(text) or all(map(_ID.fullmatch, text.split())):
+    if _ID.fullmatch(text) or _PATH.fullmatch(text):
         return "id", 0.3
     return ("name", 0.2) if len(text) <= NAME else ("prose", 0.1)
 
