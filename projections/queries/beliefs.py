@@ -15,6 +15,7 @@ from projections.belief.naming import belief_name
 from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS
 from projections.belief.words import plan_words, tool_words
 from projections.bounds import short
+from projections.cards.secrets import masked
 from projections.queries.confidence import (
     DEFAULT_RULES,
     BeliefRules,
@@ -28,7 +29,15 @@ from projections.queries.confidence import (
 from projections.queries.notices import constraints_of, notices_of
 from projections.queries.rows import Document, Query, many, one, pick
 
-__all__ = ["belief_document", "beliefs_of", "evidence_of", "experience_of", "experiences_of", "notices_of"]
+__all__ = [
+    "belief_document",
+    "beliefs_of",
+    "evidence_of",
+    "experience_of",
+    "experiences_of",
+    "notices_of",
+    "without_secrets",
+]
 
 SHOWN_EVIDENCE = 100
 """Latest pieces of evidence in the document of a belief; ``evidence_of`` has them all."""
@@ -52,6 +61,11 @@ _EXPERIENCE = (
     "deriver_version", "revision", "agent", "user", "session", "nodes", "counts", "path", "path_label", "deviation",
     "sheet", "event_id", "time",
 )  # fmt: skip
+
+_SAID = frozenset(
+    ("statement", "subject", "tendency", "limits", "retired_because", "elsewhere", "detail", "cause", "notice")
+)
+"""What people, models and tools said."""
 
 
 def beliefs_of(
@@ -134,6 +148,17 @@ def _experience(row: Document) -> Document:
     return {"run": row["run_id"], **pick(row, *_EXPERIENCE)}
 
 
+def without_secrets(document: Document) -> Document:
+    """A belief, a notice or a piece of evidence as it may be shown: what was said, masked (C21).
+
+    The fold keeps words as they came; packs and policies mask them as well.
+    """
+    shown = {name: masked(value) if name in _SAID else value for name, value in document.items()}
+    if isinstance(document.get("evidence"), list):
+        shown["evidence"] = [without_secrets(one) for one in document["evidence"]]
+    return shown
+
+
 def _buckets(conn: Connection, counts: Select[Any], **of: str) -> dict[str, list[Bucket]]:
     buckets: dict[str, list[Bucket]] = defaultdict(list)
     for belief, *bucket in conn.execute(counts, of):
@@ -177,7 +202,8 @@ def _belief(
     row: Document, buckets: list[Bucket], constrained: Mapping[str, str], now: datetime, rules: BeliefRules
 ) -> Document:
     past, kind = _past(row, buckets, now), row["kind"]
-    proposed, retracted, prior = _unless_later(row["proposed_at"], now), row["retracted_at"] or "", row["prior"]
+    proposed, retracted = (_unless_later(row[name], now) for name in ("proposed_at", "retracted_at"))
+    prior = row["prior"]
     if row["proposed_at"] and not proposed:  # a proposal from the future raises nothing
         prior = min(prior, rules.prior)
     confidence = confidence_at(buckets, now, prior=prior, kind=kind, rules=rules)

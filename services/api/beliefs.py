@@ -52,8 +52,9 @@ async def list_(
         return found, beliefs.notices_of(conn, org, scope, now=moment, rules=rules)
 
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
-    believed, notices = found.value
-    return {**page.slice(believed), "scope": scope, "at": moment.isoformat(), "notices": notices, "read": found.note}
+    believed, notices = page.slice(found.value[0]), list(map(beliefs.without_secrets, found.value[1]))
+    believed["items"] = list(map(beliefs.without_secrets, believed["items"]))
+    return {**believed, "scope": scope, "at": moment.isoformat(), "notices": notices, "read": found.note}
 
 
 @router.get("/v1/beliefs/{belief:name}")
@@ -66,7 +67,8 @@ async def show(
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     if found.value is None:
         raise missing(found, "no_belief", f"{scope} has no belief {belief!r}")
-    return {**found.value, "scope": scope, "at": moment.isoformat(), "read": found.note}
+    shown = beliefs.without_secrets(found.value)
+    return {**shown, "scope": scope, "at": moment.isoformat(), "read": found.note}
 
 
 @router.get("/v1/beliefs/{belief:name}/evidence")
@@ -86,7 +88,8 @@ async def evidence(
         beliefs.evidence_of, org=org, scope=scope, belief=belief, now=moment, limit=page.limit + 1, offset=page.offset
     )
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
-    return {**_page(page, found.value), "scope": scope, "read": found.note}
+    shown = list(map(beliefs.without_secrets, found.value))
+    return {**_page(page, shown), "scope": scope, "read": found.note}
 
 
 @router.get("/v1/experiences")

@@ -16,6 +16,7 @@ from projections.policy.selection import Rule, Selection, select
 from projections.policy.situation import situation
 from projections.policy.text import Told, tell
 from projections.queries import tasks
+from projections.queries.beliefs import without_secrets
 from services.composition import Backend
 from services.contexts.gathering import started_with
 from services.contexts.remembering import scopes_of
@@ -76,7 +77,8 @@ async def policy(
     if request.why:
         verdict = why.of_held(request.why, found.scopes, context, selection, told)
         rules = backend.belief_rules
-        document["why"] = verdict or await why.of_any(backend.read_models, rules, org, request.why, names, now)
+        verdict = verdict or await why.of_any(backend.read_models, rules, org, request.why, names, now)
+        document["why"] = without_secrets(verdict)
     return document
 
 
@@ -113,7 +115,7 @@ def _document(selection: Selection, told: Told) -> dict[str, Any]:
     return {
         "rules": [_rule(rule) for rule in told.rules if rule.rank != "constraint"],
         "constraints": [_rule(rule) for rule in told.rules if rule.rank == "constraint"],
-        "notices": [dict(one) for one in told.notices],
+        "notices": [without_secrets(dict(one)) for one in told.notices],
         "text": told.text,
         "tokens": told.tokens,
         "cut": {"rules": told.cut_rules, "notices": told.cut_notices, "more": any(told.more)},
@@ -122,7 +124,7 @@ def _document(selection: Selection, told: Told) -> dict[str, Any]:
 
 def _rule(rule: Rule) -> dict[str, Any]:
     shown = {name: rule.document[name] for name in _SHOWN if rule.document.get(name) not in (None, "", {}, [])}
-    return {**shown, "standing": rule.rank == "standing", "doubtful": rule.doubtful}
+    return {**without_secrets(shown), "standing": rule.rank == "standing", "doubtful": rule.doubtful}
 
 
 def _refused(name: str, message: str) -> Refused:

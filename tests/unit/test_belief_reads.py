@@ -256,3 +256,34 @@ def test_a_zero_half_life_knows_today_alone(stored: Read) -> None:
     rules: dict[str, Any] = {"half_life_days": {"tool_reliability": 0.0}}
     assert the(conn, at=MONDAY, **rules)["confidence"] == pytest.approx(11 / 13)
     assert the(conn, at=MONDAY + timedelta(days=1), **rules)["confidence"] == 0.5
+
+
+def test_a_retraction_counts_when_its_day_has_come(stored: Read) -> None:
+    """A wrong clock takes back nothing yet, and the past is told as it was."""
+    proposed = event(
+        "belief.proposed", id="p", agent="clerk", time="2026-03-01T10:00:00Z",
+        data={"belief": "b", "kind": "learning", "statement": "look twice", "confidence": 0.9, "scope": "agent"},
+    )  # fmt: skip
+    taken = event(
+        "belief.retracted", id="r", agent="clerk", time="2026-03-05T10:00:00Z", data={"belief": "b", "scope": "agent"}
+    )
+    conn = stored([proposed, taken])
+    told = {day: the(conn, "b", at=datetime(2026, 3, day, 12, tzinfo=UTC))["status"] for day in (4, 5, 6)}
+    assert told == {4: "active", 5: "retired", 6: "retired"}
+
+
+def test_no_secret_is_shown_of_what_was_said(stored: Read) -> None:
+    """C21."""
+    secret = "sk-xx-AAAA1111BBBB2222.cccc3333dddd_EEEE"
+    data = {
+        "belief": "b", "kind": "learning", "statement": f"use api_key: {secret}", "limits": {"api_key": secret},
+        "elsewhere": [{"detail": f"token {secret}"}], "scope": "agent",
+    }  # fmt: skip
+    told = event("belief.verified", id="v", agent="clerk", data={"belief": "b", "supports": True, "scope": "agent",
+                 "detail": f"password: {secret}"}, time="2026-03-02T10:00:00Z")  # fmt: skip
+    conn = stored([event("belief.proposed", id="p", agent="clerk", data=data, time="2026-03-01T10:00:00Z"), told])
+    document = beliefs.belief_document(conn, "default", "agent/clerk", "b", now=MONDAY + timedelta(days=1))
+    assert document is not None and secret in str(document)
+    shown = beliefs.without_secrets(document)
+    assert "AAAA1111" not in str(shown) and "EEEE" not in str(shown)
+    assert shown["statement"].startswith("use api_key: ") and shown["evidence"][0]["event_id"] == "v"
