@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from projections.memory.tables import MEMORIES
 from projections.queries.beliefs import beliefs_of
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules
 from projections.queries.of_scope import evidence_of_scope, notes_of_scope, settlements_of_scope
-from projections.read_models import Read, ReadModels
+from projections.read_models import ReadModels
 from services.packs.form import BeliefItem, Item, MemoryItem, NoteItem, Pack, Scope, SettlementItem
 from services.packs.proposals import MOST_EVIDENCE
 
@@ -60,9 +59,11 @@ async def gather(
     moment = datetime.combine(as_of, time.max, UTC)
     source: dict[str, str] = {}
 
-    async def read(projection: str, work: Callable[..., Any], **options: Any) -> Any:
-        asked = partial(work, org=org, scope=scope.key, **options)
-        found: Read[Any] = await read_models.read(projection, asked, after, wait_s)
+    async def read(projection: str, kind: type[T], work: Callable[..., Any], **options: Any) -> tuple[T, ...]:
+        def items(conn: Connection) -> tuple[T, ...]:  # masking 100,000 of them takes seconds: in the read's thread
+            return _items(kind, work(conn, org=org, scope=scope.key, **options))
+
+        found = await read_models.read(projection, items, after, wait_s)
         if not found.reached:
             raise Transient(f"{projection} has not folded the position that was asked for: export again")
         source[projection] = found.generation
@@ -72,10 +73,10 @@ async def gather(
         scope=scope,
         as_of=as_of.isoformat(),
         created_by=f"refold {_version()}",
-        memories=_items(MemoryItem, await read("memories", _memories)),
-        beliefs=_items(BeliefItem, await read("beliefs", _beliefs, now=moment, rules=rules)),
-        notes=_items(NoteItem, await read("task_state", notes_of_scope)),
-        settlements=_items(SettlementItem, await read("settlements", settlements_of_scope)),
+        memories=await read("memories", MemoryItem, _memories),
+        beliefs=await read("beliefs", BeliefItem, _beliefs, now=moment, rules=rules),
+        notes=await read("task_state", NoteItem, notes_of_scope),
+        settlements=await read("settlements", SettlementItem, settlements_of_scope),
         source=source,
     )
 

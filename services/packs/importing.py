@@ -19,6 +19,7 @@ from events.publisher import Outcome
 from projections.queries.beliefs import beliefs_of
 from projections.queries.memories import proposals_of
 from services.composition import Backend
+from services.curation.proposal import Rejected
 from services.packs import proposals
 from services.packs.form import Pack
 from services.packs.imports import imports_of
@@ -71,7 +72,9 @@ class Importing:
             yield {**former, "imported_before": True}
             return
         memories = proposals.memory_events(self._pack, self._target, self._digest, now)
-        beliefs = await self._new_beliefs(now)
+        # tens of seconds for as many beliefs as a pack may hold
+        against = await asyncio.to_thread(proposals.objections, self._pack)
+        beliefs = await self._new_beliefs(against, now)
         kept = proposals.kept_events(self._pack, self._target, self._digest)
         raws = [*memories.values(), *beliefs.values(), *kept]
         async for done in self._publish(raws):
@@ -79,7 +82,8 @@ class Importing:
         taken = self._taken(memories.values())
         async for left in self._curated(taken):
             yield Progress("curating", len(taken) - left, len(taken))
-        data = report_of(self._pack, self._target, memories, beliefs, kept, self._outcomes, await self._fates(taken))
+        fates = await self._fates(taken)
+        data = report_of(self._pack, self._target, memories, beliefs, kept, self._outcomes, fates, against)
         yield await self._done(data, now)
 
     async def _done(self, data: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -98,9 +102,9 @@ class Importing:
         found = await self._backend.db.read(partial(imports_of, org=self._org, scope=self._scope))
         return next((one for one in found if one["event_id"] == identity[2]), None)
 
-    async def _new_beliefs(self, now: datetime) -> dict[str, dict[str, Any]]:
+    async def _new_beliefs(self, against: Mapping[str, Rejected], now: datetime) -> dict[str, dict[str, Any]]:
         """Proposals of those beliefs that the scope has no view of: what it learned by itself stays as it is."""
-        events = proposals.belief_events(self._pack, self._target, self._digest)
+        events = proposals.belief_events(self._pack, self._target, self._digest, against)
         wanted = [(self._org, self._scope, raw["id"]) for raw in events.values()]
         ours = {id_ for _, _, id_ in await self._backend.db.read(partial(read_ids, wanted=wanted))}
         work = partial(beliefs_of, org=self._org, scope=self._scope, now=now)

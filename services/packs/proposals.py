@@ -55,9 +55,10 @@ def memory_events(pack: Pack, target: Target, digest: str, now: datetime) -> dic
     }
 
 
-def belief_events(pack: Pack, target: Target, digest: str) -> dict[str, dict[str, Any]]:
-    """A proposal for each belief that may be one here, by its name, which it keeps."""
-    against = objections(pack)
+def belief_events(
+    pack: Pack, target: Target, digest: str, against: Mapping[str, Rejected]
+) -> dict[str, dict[str, Any]]:
+    """A proposal for each belief that there are no ``objections`` to, by its name, which it keeps."""
     return {
         item.belief: _belief(item, target, target.id(digest, f"belief-{number}"))
         for number, item in enumerate(pack.beliefs)
@@ -108,10 +109,9 @@ def _memory(item: MemoryItem, target: Target, id: str) -> dict[str, Any]:
     data = {name: value for name in taken if (value := getattr(item, name)) not in (None, "", [])}
     if item.confidence is not None:
         data["confidence"] = _lowered(item.confidence, target)
+    data |= {"source": "pack", "infer": False}
     # when it was said last, wherever: being carried elsewhere makes nothing fresh
-    return _event(
-        target, id, "memory.proposed", {**data, "source": "pack", "infer": False}, item.last_verified or item.created
-    )
+    return _event(target, id, "memory.proposed", data, item.last_verified or item.created)
 
 
 def _belief(item: BeliefItem, target: Target, id: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from events.publisher import Outcome
 from projections.bounds import clip
+from services.curation.proposal import Rejected
 from services.packs.form import Pack
-from services.packs.proposals import Target, objections
+from services.packs.proposals import Target
 
 MOST_REFUSALS = 100
 """Of items that did not enter, those that a report names; all are counted."""
@@ -49,8 +50,10 @@ def report_of(
     kept: list[dict[str, Any]],
     outcomes: Mapping[str, Outcome],
     fates: Mapping[str, Mapping[str, Any]],
+    against: Mapping[str, Rejected],
 ) -> dict[str, Any]:
-    """The data of the last ``pack.imported``; ``fates`` are the curator's, by proposal.
+    """The data of the last ``pack.imported``; ``fates`` are the curator's, by proposal; ``against``
+    are the objections to beliefs.
 
     ``added``, ``duplicates`` (said here already), ``known`` (a belief that the scope has a view of), ``expired``,
     ``kept``, ``refused``.
@@ -60,7 +63,6 @@ def report_of(
         tally.add("memories", name, _fate(outcomes[raw["id"]], fates.get(raw["id"], {})))
     for name, raw in beliefs.items():
         tally.add("beliefs", name, _outcome(outcomes[raw["id"]]))
-    against = objections(pack)
     for name, why in against.items():
         tally.add("beliefs", name, ("refused", why.reason, why.detail))
     for raw in kept:

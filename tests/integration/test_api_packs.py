@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from services.cli.errors import CliError
-from services.cli.packs import export
+from services.cli.packs import export, import_
 from services.packs.form import BeliefItem, MemoryItem, Pack, Scope
 from services.packs.reading import read_pack
 from services.packs.writing import write_pack
@@ -208,16 +208,16 @@ def test_an_import_whose_client_left_is_finished_by_the_next_one(instance: Insta
     assert Counter(contents(instance, user)) == Counter(said)
 
 
-def test_the_commands_say_what_they_did(instance: Instance, tmp_path: Path) -> None:
+def test_the_commands_say_what_they_did(instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     user, other, file = instance.name("u"), instance.name("u"), tmp_path / "p.zip"
     remember(instance, user, "I live in Porto")
-    assert instance.refold("pack", "export", "--user", user, "--out", str(file)).returncode == 0
+    export(user, out=file, url=instance.url)
     assert file.read_bytes() == exported(instance, user=user) and list(tmp_path.iterdir()) == [file]
-    done = instance.refold("pack", "import", str(file), "--user", other)
-    assert done.returncode == 0 and b"memories\t1\t1 added" in done.stdout, done.stderr
+    import_(file, other, url=instance.url)
+    assert "memories\t1\t1 added" in capsys.readouterr().out
     file.write_bytes(file.read_bytes()[:-9])
-    refused = instance.refold("pack", "import", str(file))
-    assert refused.returncode == 1 and b"no whole memory pack" in refused.stderr
+    with pytest.raises(CliError, match="no whole memory pack"):
+        import_(file, url=instance.url)
 
 
 @pytest.mark.parametrize("whose", [(None, None, False), ("u", "a", False), ("u", None, True)])

@@ -293,7 +293,7 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 def events(pack: Pack, target: Target = TARGET) -> list[dict[str, Any]]:
     proposed = [
         *memory_events(pack, target, pack.digest, NOW).values(),
-        *belief_events(pack, target, pack.digest).values(),
+        *belief_events(pack, target, pack.digest, {}).values(),
     ]
     return [*proposed, *kept_events(pack, target, pack.digest)]
 
@@ -338,14 +338,14 @@ def test_a_belief_is_judged_before_it_may_be_told_to_agents(text: str, reason: s
         bad = BeliefItem(belief="bad", kind="learning", statement=statement, tendency=tendency)
         pack = replace(PACK, beliefs=(*PACK.beliefs, bad))
         assert {name: why.reason for name, why in objections(pack).items()} == {"bad": reason}
-        assert list(belief_events(pack, TARGET, pack.digest)) == ["rule/1"]
+        assert list(belief_events(pack, TARGET, pack.digest, objections(pack))) == ["rule/1"]
 
 
 def test_a_report_fits_into_an_event_however_long_names_are() -> None:
     """C29."""
     long = tuple(BeliefItem(belief="x" * 20_000 + str(n), kind="learning", statement="\u202eodd") for n in range(120))
     pack = replace(PACK, memories=(), beliefs=long, notes=(), settlements=())
-    data = report_of(pack, TARGET, {}, {}, [], {}, {})
+    data = report_of(pack, TARGET, {}, {}, [], {}, {}, objections(pack))
     assert data["done"]["beliefs"]["refused"] == 120 and len(data["refused"]) == MOST_REFUSALS
     admit(report_event(TARGET, pack.digest, data, SEEN))
 
@@ -370,7 +370,7 @@ def test_many_notes_are_kept_in_events_that_the_door_takes() -> None:
 def test_confidences_stay_within_bounds(confidence: float, factor: float) -> None:
     """C35."""
     pack = replace(PACK, beliefs=(msgspec.structs.replace(PACK.beliefs[0], confidence=confidence),))
-    (raw,) = belief_events(pack, Target(TARGET.scope, factor), pack.digest).values()
+    (raw,) = belief_events(pack, Target(TARGET.scope, factor), pack.digest, {}).values()
     assert 0 <= raw["data"]["confidence"] <= 1
     admit(raw)
 
