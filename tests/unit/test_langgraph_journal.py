@@ -19,6 +19,7 @@ from refold.integrations.langgraph.direct import DirectTransport
 from refold.integrations.langgraph.journal import Journal
 from refold.integrations.langgraph.wire import event
 from refold.integrations.langgraph.writer import Tenure
+from refold.spool import Spool
 
 from tests.sdk_backend import FakeBackend
 
@@ -334,6 +335,28 @@ def test_the_next_file_is_there_before_one_is_full_and_goes_when_it_is_not_neede
         assert later.flush(LONG_S)
     assert numbers(backend) == list(range(1, 8))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_made_ahead_too_late_is_not_used(tmp_path: Path) -> None:
+    """Files are adopted in the order of their names: nothing may stand in an older one than what came before it."""
+
+    def line(number: int) -> bytes:
+        return orjson.dumps(written(number, text="x" * 1_000))
+
+    spool = Spool(tmp_path, segment_bytes=2_000)
+    spool.append([line(1)])
+    assert spool.wants_segment
+    late = spool.new_segment()
+    for number in (2, 3):  # meanwhile the first file gets full, and the next one begins
+        spool.append([line(number)])
+    spool.give_segment(late)
+    for number in (4, 5, 6):
+        spool.append([line(number)])
+    spool.close()
+    later = Spool(tmp_path, segment_bytes=2_000)
+    later.adopt()
+    assert [orjson.loads(one)["seq"] for one in later.lines()] == [1, 2, 3, 4, 5, 6]
+    later.close()
 
 
 def test_a_folder_that_cannot_be_used_is_told_at_once(backend: FakeBackend, tmp_path: Path) -> None:

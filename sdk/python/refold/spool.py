@@ -75,8 +75,14 @@ class Spool:
         return _SpoolFile.create(self._folder, self._segment_bytes)
 
     def give_segment(self, made: _SpoolFile) -> None:
-        """The file to go on with when the one that is being filled is full."""
-        self._next = made
+        """The file to go on with when the one that is being filled is full.
+
+        One that came too late goes: files are adopted in the order of their names, so none may follow a younger one.
+        """
+        if any(file.path.name > made.path.name for file in self._files):
+            made.delete()
+        else:
+            self._next = made
 
     @property
     def folder(self) -> Path:
