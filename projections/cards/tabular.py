@@ -29,6 +29,7 @@ _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*|\s*\|\s*:?-+:?\
 _HEADING = re.compile(
     r"#{1,6}[ ]+(.{1,40}?)[ :：]*|[ ]{0,3}(?:\*\*)?([^\s:：#|,\-][^:：|,]{0,39}?)(?:\*\*)?[:：](?:\*\*)?[ ]*"
 )
+_NAMED = re.compile(r"[:：]|^ *- ")
 _GAP = re.compile(r" {2,}|\t+")
 _PIPE = re.compile(r"(?<!\\)\|")
 _NO_NAME = re.compile(r"\d|.*[.!?。！？,;]$|.*[{}<>=\"]")
@@ -139,7 +140,7 @@ def _parts(lines: Sequence[str]) -> Iterator[Any]:
 def _part_at(lines: Sequence[str], at: int) -> tuple[int, Any]:
     """The table or records that begin at a line, and where they end; None where it is neither."""
     line = lines[at]
-    if heading := _HEADING.fullmatch(line):
+    if heading := _heading(line):
         begin = next((n for n in range(at + 1, min(at + 3, len(lines))) if lines[n].strip()), at)
         end, part = _table_at(lines, begin, named=True) if begin > at else (at, None)
         if part is not None:
@@ -147,10 +148,15 @@ def _part_at(lines: Sequence[str], at: int) -> tuple[int, Any]:
     end, table = _table_at(lines, at)
     if table is not None:
         return end, table
-    if line.strip() and (at == 0 or not lines[at - 1].strip() or _HEADING.fullmatch(lines[at - 1])):
+    if _NAMED.search(line) and (at == 0 or not lines[at - 1].strip() or _heading(lines[at - 1])):
         end = next((n for n in range(at, len(lines)) if not lines[n].strip()), len(lines))
         return end, records(lines[at:end])
     return at, None
+
+
+def _heading(line: str) -> re.Match[str] | None:
+    """A line that is a heading, in Markdown or by the colon that ends it."""
+    return _HEADING.fullmatch(line) if line[:1] == "#" or line.rstrip("* ")[-1:] in (":", "：") else None
 
 
 def _table_at(lines: Sequence[str], at: int, named: bool = False) -> tuple[int, list[dict[str, str]] | None]:
@@ -162,7 +168,7 @@ def _table_at(lines: Sequence[str], at: int, named: bool = False) -> tuple[int, 
     if "\t" in lines[at]:
         end = _while(lines, at, "\t")
         return end, _table(lines[at:end], _by_tabs)
-    if "," in lines[at]:
+    if "," in lines[at] and at + 1 < len(lines) and lines[at].count(",") <= lines[at + 1].count(","):
         end = _while(lines, at, ",")
         body = list(lines[at:end])
         table = _table(body, _by_commas) if len(body) > MIN_ROWS else _pair(body, _by_commas) if named else None
