@@ -22,6 +22,7 @@ import msgspec
 import orjson
 
 from events.errors import Refused
+from events.keys import members_of
 from events.times import check_time
 from events.types.base import Level, NonEmpty, Seconds, Unit
 from events.types.memory import MemoryKind, MemorySource, MemoryType, Trust
@@ -139,7 +140,7 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def names(self) -> dict[str, str]:
         """The members of an event that put it into this scope."""
-        return {self.level: self.name} if self.name else {}
+        return members_of(self.key)
 
 
 class FileNote(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from projections.cards import secrets
 
 PATTERN_CHARS = 160
 LOOKED_AT = 4_000
-"""Characters of an error or a goal that are looked at."""
+"""Characters of a text that are looked at."""
 MAX_VALUES = 200
 VALUE_CHARS = 200
 

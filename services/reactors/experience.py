@@ -34,7 +34,7 @@ from services.reactors.attribution import (
     put_down,
     troubled,
 )
-from services.reactors.causes import context_of, names_in, pattern_of, value_free
+from services.reactors.causes import LOOKED_AT, context_of, names_in, pattern_of, value_free
 from services.reactors.evidence import clip
 from services.reactors.trajectory import Call, Plan, Step, Trajectory
 
@@ -49,7 +49,6 @@ MAX_NODES = 400
 MAX_TOOLS = 1_000
 MAX_CONTEXTS = 8
 FAILURES = frozenset(("recoverable_failure", "fatal_failure"))
-_LOOKED_AT = 4_000
 
 
 @dataclass(frozen=True)
@@ -340,4 +339,4 @@ def _rank(node: Node) -> tuple[bool, bool]:
 
 def _told(text: str, chars: int = 240) -> str:
     """A text as a sheet tells it: on one line, without secrets."""
-    return clip(secrets.masked_text(text[:_LOOKED_AT]), chars)
+    return clip(secrets.masked_text(text[:LOOKED_AT]), chars)
