@@ -31,6 +31,7 @@ from projections.queries.rows import Document, Query, many, one, pick
 
 __all__ = [
     "belief_document",
+    "belief_documents",
     "beliefs_of",
     "evidence_of",
     "experience_of",
@@ -93,12 +94,27 @@ def belief_document(
     ``evidence`` holds its latest sources with ids of raw events, ``days`` what each day counts for and weighs now,
     ``because`` and ``elsewhere`` what its proposal named.
     """
+    return next(iter(belief_documents(conn, org, scope, [belief], now=now, rules=rules)), None)
+
+
+def belief_documents(
+    conn: Connection, org: str, scope: str, names: Iterable[str], *, now: datetime, rules: BeliefRules = DEFAULT_RULES
+) -> list[Document]:
+    """The beliefs of these names, as ``belief_document`` has them; without those that the scope has not."""
+    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    found = (_document(conn, org, scope, name, constrained, now, rules) for name in names)
+    return [document for document in found if document is not None]
+
+
+def _document(
+    conn: Connection, org: str, scope: str, belief: str, constrained: Mapping[str, str], now: datetime,
+    rules: BeliefRules,
+) -> Document | None:  # fmt: skip
     key = short(belief_name(belief))
     row = _ONE_BELIEF.first(conn, org, scope, belief=key)
     if row is None:
         return None
     buckets = _buckets(conn, _ITS_COUNTS, of_org=org, of_key=scope, belief=key)[key]
-    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
     row["latest"] = _latest(conn, org, scope, row, now)
     grounds = _GROUNDS.first(conn, org, scope, belief=key) or {}
     return {

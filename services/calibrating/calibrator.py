@@ -26,7 +26,7 @@ from events.database import Database
 from events.errors import Fenced, RefoldError, Transient
 from events.keys import partition_of
 from projections.engine import ownership
-from projections.queries.beliefs import belief_document, beliefs_of
+from projections.queries.beliefs import belief_documents, beliefs_of
 from projections.queries.confidence import BeliefRules
 from projections.queries.reviews import scopes_with_beliefs
 from services.calibrating.asking import by_model
@@ -97,8 +97,7 @@ class Calibration:
         def work(conn: Connection) -> list[dict[str, Any]]:
             found = beliefs_of(conn, org, scope, now=slot, rules=self.rules)
             due = [belief["belief"] for belief in found if is_due(belief, scope, slot, self.rules)]
-            documents = (belief_document(conn, org, scope, name, now=slot, rules=self.rules) for name in due)
-            return [document for document in documents if document is not None]
+            return belief_documents(conn, org, scope, due, now=slot, rules=self.rules)
 
         documents = {_id(org, scope, document["belief"], slot): document for document in await self.read(work)}
         partition = partition_of(org, scope, self.partitions)

@@ -287,3 +287,14 @@ def test_no_secret_is_shown_of_what_was_said(stored: Read) -> None:
     shown = beliefs.without_secrets(document)
     assert "AAAA1111" not in str(shown) and "EEEE" not in str(shown)
     assert shown["statement"].startswith("use api_key: ") and shown["evidence"][0]["event_id"] == "v"
+
+
+def test_many_documents_are_those_of_each_alone(stored: Read) -> None:
+    conn = stored(
+        [used(MONDAY + timedelta(hours=n), f"r{n}", bad=1, context=f"c{n}", fatal="timeout") for n in range(3)]
+    )
+    at = MONDAY + timedelta(days=1)
+    (pay,) = beliefs.belief_documents(conn, "default", "agent/clerk", ["nothing", "tool/pay"], now=at)
+    assert pay["status"] == "constraint"
+    assert pay == beliefs.belief_document(conn, "default", "agent/clerk", "tool/pay", now=at)
+    assert beliefs.belief_document(conn, "default", "agent/clerk", "nothing", now=at) is None
