@@ -389,6 +389,7 @@ def test_a_forked_process_leaves_the_journal_to_its_parent(backend: FakeBackend,
     """And to those who come after: while it lives on, it holds none of the files."""
     tenure = Tenure("t")
     told, tell = os.pipe()
+    born, bear = os.pipe()
     backend.fault = 503
     with ahead(backend, tmp_path) as journal:
         save(journal, tenure, 1)
@@ -398,9 +399,13 @@ def test_a_forked_process_leaves_the_journal_to_its_parent(backend: FakeBackend,
             try:
                 journal.hand([written(2)], tenure)
             except RefoldError as error:
+                os.write(bear, b"!")
                 os.read(told, 1)  # until the parent says so
                 os._exit(7 if "in each process" in str(error) and not journal.waits("t") else 1)
             os._exit(2)
+        os.close(bear)
+        os.read(born, 1)  # it has let go by now, however busy the machine is
+        os.close(born)
         save(journal, tenure, 2)
     with ahead(backend, tmp_path) as journal:
         assert [len(events) for events in journal.inherited().values()] == [2]
