@@ -13,7 +13,7 @@ MAX_TOOLS = 512
 """Declared tools that are looked at."""
 
 
-def situation(state: Document | None, tools: Any = None, **said: Any) -> dict[str, Any]:
+def situation(state: Document | None, tools: Any = None, /, **said: Any) -> dict[str, Any]:
     """Fields of the context of a task: who and what for, the mode and model of its run, the step that it is at, by id
     and title, and its declared tools (``tools``, in any of the usual forms). What is ``said`` and not empty goes first.
     """

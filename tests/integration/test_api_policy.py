@@ -89,6 +89,16 @@ def test_two_users_of_one_agent_and_two_orgs_never_touch(instance: Instance) -> 
     assert again["text"] == mine["text"]  # the same bytes for the same state
 
 
+def test_any_field_may_be_named_tools_and_state_too(instance: Instance) -> None:
+    agent = instance.name("agent")
+    trigger = {"all": [{"field": "tools", "is": "pay"}, {"field": "state", "is": "open"}]}
+    token = believe(instance, "b1", "Ask before refunds", agent=agent, trigger=trigger)
+    there = policy(instance, agent=agent, tools="search,pay", state="open", after=token)
+    assert names(there) == ["b1"] and there["context"]["tools"] == ["search", "pay"]
+    assert names(policy(instance, agent=agent, tools="search", state="open", after=token)) == []
+    assert names(policy(instance, agent=agent, state="open", after=token)) == []
+
+
 def test_why_a_belief_is_told_or_not(instance: Instance) -> None:
     agent = instance.name("agent")
     believe(instance, "b1", "Ask before refunds", agent=agent, trigger={"field": "goal", "has": "refund"}, confidence=1)
