@@ -220,10 +220,15 @@ def _pooled(shares: Sequence[float]) -> float:
 
 
 def measure(runs: Sequence[Told]) -> dict[str, Any]:
-    """Foretell the last group from the others; the document that the command prints. Raises ValueError for too few."""
+    """Foretell the last group from the others; the document that the command prints.
+
+    Raises ValueError for too few groups, and for runs of which none calls a tool.
+    """
     groups = _groups(runs)
     if len(groups) < 2:
         raise ValueError("there is nothing to foretell from: it takes two groups of runs, such as trials")
+    if not any(run.calls for run in runs):
+        raise ValueError("there is nothing to foretell from: none of these runs calls a tool")
     *known, last = groups
     everything = [run for group in known for run in group]
     believed, trial = build(everything), _trial(known, last, everything)

@@ -17,7 +17,6 @@ from services.cli.output import (
     print_fields,
     print_json,
     print_lines,
-    print_table,
     say,
 )
 from services.cli.read import read_note, second
@@ -102,11 +101,12 @@ def belief(
         return
     print_fields(found["belief"], _fields(found))
     rows = [
-        (second(one["time"])[:16], one["kind"], _counted(one["counts"]), one.get("run", ""), one["event_id"],
+        (second(one["time"])[:16], one["kind"], _counted(one["counts"]), one.get("run", ""), _event(one["event_id"]),
          one_line(one.get("detail", "")))
         for one in found["evidence"]
     ]  # fmt: skip
-    print_table(("time", "evidence", "says", "run", "event", "detail~"), rows, empty="no evidence")
+    columns = ("time", "evidence", "says", "run", "event", "detail")
+    print_entries(columns, rows, below=("event", "detail"), empty="no evidence")
     if len(rows) < found["sources"] and limit is None:
         hint(f"the latest {len(rows)} of {found['sources']}; `--why` shows them all")
 
@@ -153,6 +153,11 @@ def _confidence(confidence: float) -> str:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {label.replace('_', ' ')}" for label, number in counts.items()) or "withdrawn"
+
+
+def _event(event_id: str) -> str:
+    """An id, and for people, below whose row it stands alone, what it is."""
+    return event_id if piped() else f"event {event_id}"
 
 
 def _times(notice: dict[str, Any]) -> str:

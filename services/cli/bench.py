@@ -17,7 +17,7 @@ bench = typer.Typer(no_args_is_help=True)
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    app.add_typer(bench, name="bench", help="Measure contexts and searches on recorded data.")
+    app.add_typer(bench, name="bench", help="Measure contexts, searches and beliefs on recorded data.")
 
 
 @bench.command("retrieval")

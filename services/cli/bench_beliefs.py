@@ -62,13 +62,16 @@ def _show(measured: dict[str, Any]) -> None:
         f"from {measured['built_from']} others; "
         f"base rate {measured['base_rate']:.2f}, its Brier {measured['brier_of_base_rate']:.4f}"
     )
+    if measured["failed"] in (0, measured["foretold"]):
+        hint("there is no AUC where all of them end alike: more runs, or other ones, are needed")
     for name, what in _CONFIDENCES:
         table = measured[name]
         bins = [
             (f"{b['from']:.1f}-{b['to']:.1f}", b["number"], _figure(b["said"]), _figure(b["came"]))
             for b in table["bins"]
         ]
-        print_table((what, "number#", "mean#", "came#"), bins)
+        if bins:
+            print_table((what, "number#", "mean#", "came#"), bins)
 
 
 _CONFIDENCES = (

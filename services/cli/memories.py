@@ -9,9 +9,10 @@ import typer
 from services.cli.client import Client, connected, segment
 from services.cli.errors import NO, USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import hint, one_line, print_fields, print_json, print_lines, print_table, say
+from services.cli.output import hint, one_line, print_entries, print_fields, print_json, print_lines, print_table, say
 from services.cli.read import read_note, second
 
+_KINDS = "Of a user: preference, fact, correction; of an agent: learning, procedure; of the organisation: convention"
 STATES = ("active", "superseded", "invalidated", "expired", "deleted", "any")
 OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")]
 OfAgent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")]
@@ -72,8 +73,8 @@ def _print_memories(found: list[dict[str, Any]], *, every: bool) -> None:
          f"{'(untrusted) ' if one.get('trust') == 'data' else ''}{one_line(one.get('content', ''))}")
         for one in found
     ]  # fmt: skip
-    columns = ("importance#", "kind", "memory", *(("status",) if every else ()), "content~")
-    print_table(columns, rows, empty="no memories yet")
+    columns = ("importance#", "kind", "memory", *(("status",) if every else ()), "content")
+    print_entries(columns, rows, below=("content",), empty="no memories yet")
 
 
 def memory(
@@ -147,7 +148,7 @@ def remember(
     content: Annotated[str, typer.Argument(metavar="WORDS", help="What to remember.")],
     user: OfUser = None,
     agent: OfAgent = None,
-    kind: Annotated[str, typer.Option(metavar="KIND", help="preference, fact, correction, learning ...")] = "fact",
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"{_KINDS}.")] = "fact",
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")] = None,
     ttl: Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="How long it holds.")] = None,
     verbatim: Annotated[bool, typer.Option("--verbatim", help="Keep it as it is; only secrets are refused.")] = False,
@@ -173,7 +174,8 @@ def remember(
     elif fate["status"] == "pending":
         hint(f"not decided yet: refold memories --proposals shows {fate['proposal']}")
     else:
-        say(f"not remembered: {fate['reason']}{': ' + fate['detail'] if fate.get('detail') else ''}", "yellow")
+        other = f" ({fate['memory']})" if fate.get("memory") else ""
+        say(f"not remembered: {fate['reason']}{': ' + fate['detail'] if fate.get('detail') else ''}{other}", "yellow")
     if fate["status"] == "rejected":
         raise typer.Exit(NO)
 

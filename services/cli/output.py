@@ -134,7 +134,7 @@ def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
 def _print_below(out: Console, text: str) -> None:
     from rich.text import Text
 
-    lines = Text(printable(text)).wrap(out, out.width - INDENT)
+    lines = list(Text(printable(text)).wrap(out, out.width - INDENT)) if text else []
     kept = lines if len(lines) <= LINES else lines[: LINES - 1]
     for line in kept:
         out.print(" " * INDENT + line.plain, markup=False, soft_wrap=True)

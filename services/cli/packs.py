@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +26,7 @@ OfOrg = Annotated[bool, typer.Option("--org", help="Of the organisation.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
-    app.add_typer(packs, name="pack", help="Take what was learned elsewhere.")
+    app.add_typer(packs, name="pack", help="Take what was learned to another place, as a file.")
 
 
 @packs.command("export")
@@ -36,7 +38,10 @@ def export(
     data: Data = None,
     url: Url = None,
 ) -> None:
-    """Write a scope's memories, beliefs with their evidence, notes and settlements into a zip."""
+    """Write what a scope has learned into a zip.
+
+    Its memories, its beliefs with their evidence, its runs' notes and settlements.
+    """
     whose = _one(user, agent, org)
     if out is None and sys.stdout.isatty():
         raise CliError("a zip is nothing for a terminal: give --out FILE", USAGE)
@@ -54,7 +59,7 @@ def export(
     except OSError as error:
         partly.unlink(missing_ok=True)
         raise CliError(f"cannot write {out}: {error.strerror}", USAGE) from error
-    hint(f"{out}: {len(raw):,} bytes, pack {answer.headers['x-refold-pack'][:12]}")
+    hint(f"{out}: {len(raw):,} bytes, pack {answer.headers['x-refold-pack'][:12]}: {_held(raw)}")
 
 
 @packs.command("import")
@@ -95,7 +100,10 @@ def list_(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the packs that were imported into a scope; with --json also the notes and settlements that they brought."""
+    """List the packs that were imported into a scope.
+
+    With --json also the notes and settlements that they brought.
+    """
     with connected(data, url) as client:
         found = list(client.items("/v1/packs", limit, **_one(user, agent, org)))
     if as_json:
@@ -106,6 +114,14 @@ def list_(
         for one in found
     ]
     print_table(("pack", "imported", "from", "confidence#", "what~"), rows, empty="nothing was imported yet")
+
+
+def _held(raw: bytes) -> str:
+    """How many items of each sort a pack holds."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as pack:
+        files: dict[str, Any] = json.loads(pack.read("manifest.json"))["files"]
+    held = [f"{file['items']:,} {name.removesuffix('.jsonl')}" for name, file in files.items() if file["items"]]
+    return ", ".join(held) or "empty, nothing was learned there yet"
 
 
 def _imported(client: Client, raw: bytes, params: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,14 +70,22 @@ def policy(
     if why:
         verdict = found["why"]
         print_fields(verdict["belief"], [("verdict", _SAID.get(verdict["verdict"], verdict["verdict"]))]
-                     + [(name.replace("_", " "), verdict.get(name)) for name in _SHOWN])  # fmt: skip
+                     + [(name.replace("_", " "), _short(verdict.get(name))) for name in _SHOWN])  # fmt: skip
         return
     if found["text"]:
         print(printable(found["text"]))
-    told = ", ".join(f"{len(found[name])} {name}" for name in ("rules", "constraints", "notices") if found[name])
+    told = ", ".join(_number(found[name], name) for name in ("rules", "constraints", "notices") if found[name])
     hint(f"{told or 'nothing to tell'} of {', '.join(found['scopes'])}: {found['tokens']:,} tokens")
     if note := read_note(found["read"]):
         hint(note)
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.2f}" if isinstance(value, float) else value
+
+
+def _number(found: list[Any], name: str) -> str:
+    return f"{len(found)} {name if len(found) != 1 else name.removesuffix('s')}"
 
 
 def _split(field: str) -> tuple[str, str]:
