@@ -15,6 +15,7 @@ from events.types.belief import LAST_WORD
 from projections.beliefs import BELIEFS_PROJECTION
 from projections.queries import beliefs
 from projections.queries.confidence import BeliefRules
+from projections.queries.policy import learned_of
 from tests.unit.fold_runner import event, fold
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -167,6 +168,24 @@ def test_counter_evidence_softens_a_constraint_and_a_relapse_brings_it_back(stor
     Random(1).shuffle(softened)
     assert standing(stored(softened), 4) == ("notice", 2)
     assert standing(stored([*softened, died(5, "c2")]), 6) == ("constraint", 3)
+
+
+def test_a_policy_tells_once_what_call_step_and_run_failed_by(stored: Read) -> None:
+    cause = "connectionerror host # is away"
+    causes = {"call/1": ("pay", f"pay: {cause}"), "step/pay": ("", cause), "result": ("", f"error streak {cause}")}
+    nodes = [
+        {"node": node, "kind": node.partition("/")[0], "label": "fatal_failure", "tool": tool, "pattern": pattern}
+        for node, (tool, pattern) in causes.items()
+    ]
+    other = {"node": "result", "kind": "result", "label": "fatal_failure", "pattern": "nobody # is at home"}
+    raws = [
+        event("experience.recorded", id=run, user="rosa", time=MONDAY.isoformat(),
+              data={"run": run, "deriver_version": 2, "scope": "user", "counts": [], "nodes": told})
+        for run, told in (("r1", nodes), ("r2", [other]))
+    ]  # fmt: skip
+    found = learned_of(stored(raws), "default", "user/rosa", now=MONDAY)
+    assert [one.get("tool", "") for one in found.notices] == ["", "pay"]
+    assert found.notices[0]["cause"] == "nobody # is at home"
 
 
 def test_without_contexts_runs_stand_for_them(stored: Read) -> None:
