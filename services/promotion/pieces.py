@@ -9,7 +9,7 @@ from events.event import Event
 from events.triggers import MAX_CHARS
 from events.types.belief import ExperienceRecorded
 from projections.bounds import digest
-from services.promotion.rulebook import FAILED, SUCCEEDED, Kept, Rulebook
+from services.promotion.rulebook import FAILED, SUCCEEDED, Kept, Rulebook, Tried
 from services.promotion.rules import Piece, Rule, memory_id, path_rule, rule_of
 from services.promotion.said import is_safe, shown, wishes_in
 from services.promotion.wishes import Wish, folded, wish_of_ours
@@ -19,7 +19,7 @@ OWN_WORDS = frozenset(("person", "conversation"))
 OUTCOME_KINDS = frozenset(("learning",))
 """Kinds of rules that a run's success or failure speaks of: no run proves what a person likes."""
 LEAST_RUNS = 3
-"""Runs that must have failed on one path, and most of those that took it, before it is one to leave."""
+"""Runs that must have failed on one path before it is proposed to leave it."""
 
 
 def occasion(event: Event, words: str = "") -> str:
@@ -30,15 +30,15 @@ def occasion(event: Event, words: str = "") -> str:
 
 
 def of_wishes(wishes: Sequence[Wish], known: Rulebook, injected: Collection[str]) -> list[Piece]:
-    """Evidence of wishes. One for this once speaks against the rules that were told and ask otherwise, and for none."""
+    """Evidence of wishes, each for its rule; one for this once only against those told that ask otherwise."""
     pieces: list[Piece] = []
     for wish in wishes:
-        held = known.against(wish, anyhow=wish.once)
-        pieces += [Piece(n, False, shown(wish.words)) for n in sorted(held) if not wish.once or n in injected]
         if wish.once:
-            continue
-        rule = rule_of(wish)
-        pieces.append(Piece(rule.belief, True, shown(wish.words), rule))
+            held = known.against(wish.what, wish.when, anyhow=True)
+            pieces += [Piece(name, False, shown(wish.words)) for name in sorted(held) if name in injected]
+        else:
+            rule = rule_of(wish)
+            pieces.append(Piece(rule.belief, True, shown(wish.words), rule))
     return pieces
 
 
@@ -94,15 +94,20 @@ def of_outcome(experience: ExperienceRecorded, known: Rulebook, injected: Collec
     return pieces
 
 
-def of_path(experience: ExperienceRecorded, known: Rulebook) -> list[Piece]:
-    """What is known of a run's path: once most runs failed on it, each run is evidence for the rule to leave it."""
-    rule, runs = path_rule(experience.path), known.paths.get(experience.path, {})
-    failures = sum(runs.values())
-    if rule.belief in known.retracted:
-        return []  # somebody took it back
-    if rule.belief not in known.proposed and not LEAST_RUNS <= failures > len(runs) - failures:
+def of_path(path: str, known: Rulebook) -> list[Tried]:
+    """The experiences that are evidence of whether to leave a path: once enough runs have failed on it, all of them.
+
+    Runs that succeed on it speak against leaving it, and are no reason not to propose it: whether that comes to be
+    would depend on which of them arrived first. A run without a verdict counts where it had one before.
+    """
+    rule, tries = path_rule(path).belief, [*known.paths.get(path, {}).values()]
+    failed = {tried.run for tried in tries if tried.label in FAILED}
+    if not path or rule in known.retracted:  # what somebody took back stays so
         return []
-    return [Piece(rule.belief, failed, "", rule, f"run/{run}") for run, failed in runs.items()]
+    if rule not in known.proposed and len(failed) < LEAST_RUNS:
+        return []
+    judged = {tried.run for tried in tries if tried.label in FAILED | SUCCEEDED}
+    return [tried for tried in tries if tried.run in judged]
 
 
 def tools_of(trigger: Any) -> set[str]:

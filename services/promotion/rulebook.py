@@ -6,19 +6,21 @@ It is folded from the scope's own events in the archive, so two promoters that h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from events.event import START, Event, Position, Recorded
+from events.times import instant
 from events.types.belief import LAST_WORD, BeliefProposed, BeliefRetracted, BeliefVerified, ExperienceRecorded
 from events.types.memory import MemoryAdmitted, MemoryEdited, MemoryProposed
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
-from services.promotion.rules import asked_by
-from services.promotion.wishes import Wish, opposed
+from services.promotion.rules import What, asked_by
+from services.promotion.wishes import opposed
 
 HANDLES = frozenset(
     ("belief.proposed", "belief.verified", "belief.retracted", "memory.proposed", "memory.admitted", "memory.edited",
@@ -26,8 +28,8 @@ HANDLES = frozenset(
 )  # fmt: skip
 EXPERIENCE = "experience.recorded"
 """What an agent's rulebook folds besides."""
-MOST_PATHS, MOST_RUNS = 10_000, 32
-"""Paths of an agent that are remembered, and runs of each: those that were last."""
+MOST_PATHS, MOST_TRIES = 10_000, 128
+"""Paths of an agent that are remembered, and experiences of each: those that arrived last."""
 FAILED = frozenset(("recoverable_failure", "fatal_failure"))
 SUCCEEDED = frozenset(("success", "deviated_success"))
 
@@ -41,6 +43,17 @@ class Kept(msgspec.Struct, frozen=True):
     entity: str = ""
     attribute: str = ""
     trust: str = "stated"
+
+
+class Tried(NamedTuple):
+    """An experience of a run that went a path: its event's id and time, and how the run was judged, by which code."""
+
+    event: str
+    time: str
+    run: str
+    version: int
+    revision: int
+    label: str
 
 
 class Rulebook:
@@ -64,8 +77,12 @@ class Rulebook:
         self.vectors: dict[str, NDArray[np.float32]] = {}
         """What embedding those words has given."""
 
-        self.paths: dict[str, dict[str, bool]] = {}
-        """Path -> run that took it -> whether it failed."""
+        self.since: dict[str, datetime] = {}
+        """Rule about conduct -> when it was asked for first."""
+        self.voices: dict[str, list[Event]] = {}
+        """Rule about conduct -> the wishes for it, as the promoter has published them."""
+        self.paths: dict[str, dict[str, Tried]] = {}
+        """Path -> experiences of it, by the ids of their events."""
         self.gone: set[str] = set()
         """Runs that were taken back for good."""
 
@@ -77,6 +94,7 @@ class Rulebook:
                 if recorded.event.source == PROMOTER:
                     self.ids.add(recorded.event.id)
                 self.fold(recorded.event, recorded.payload)
+                self._hear(recorded.event, recorded.payload)
 
     def expect(self, raws: Iterable[Mapping[str, Any]]) -> None:
         """Count on what is on its way to the log."""
@@ -100,32 +118,42 @@ class Rulebook:
                 self.memories[memory] = msgspec.structs.replace(self.memories[memory], content=content)
             case ExperienceRecorded(scope="agent", deriver_version=version, run=run) if version == LAST_WORD:
                 self.gone.add(run)
-                for runs in self.paths.values():
-                    runs.pop(run, None)
+                for path, tries in self.paths.items():
+                    self.paths[path] = {name: tried for name, tried in tries.items() if tried.run != run}
             case ExperienceRecorded(scope="agent") as experience if experience.path and experience.run not in self.gone:
-                self._fold_path(experience)
+                self._fold_path(event, experience)
             case FeedbackGiven(text=text) if text.strip():
                 self.told.setdefault(feedback_belief(text), (text.strip(), event.session))
             case _:
                 pass
 
-    def against(self, wish: Wish, *, anyhow: bool = False) -> list[str]:
+    def against(self, what: What, when: str = "", *, anyhow: bool = False) -> list[str]:
         """The rules that hold and ask for the opposite under the same condition (``anyhow``: under any)."""
         asked = ((name, asked_by(name, proposed.limits)) for name, proposed in self.proposed.items())
-        return [
-            name
-            for name, ask in asked
-            if ask is not None and opposed(ask[0], wish.what) and (anyhow or ask[1] == wish.when)
-        ]
+        return [name for name, ask in asked if ask is not None and opposed(ask[0], what) and (anyhow or ask[1] == when)]
 
-    def _fold_path(self, experience: ExperienceRecorded) -> None:
-        runs = self.paths.pop(experience.path, {})
-        self.paths[experience.path] = runs
-        runs.pop(experience.run, None)
-        if experience.path_label in FAILED | SUCCEEDED:
-            runs[experience.run] = experience.path_label in FAILED
-        if len(runs) > MOST_RUNS:
-            del runs[next(iter(runs))]
+    def ask_of(self, name: str) -> tuple[What, str] | None:
+        """What a rule about conduct asks for, and under which condition; None for any other rule."""
+        proposed = self.proposed.get(name) or self.retracted.get(name)
+        return asked_by(name, proposed.limits) if proposed is not None else None
+
+    def _hear(self, event: Event, payload: Any) -> None:
+        """Remember when a rule about conduct was asked for, and by what."""
+        if not isinstance(payload, BeliefProposed | BeliefVerified) or self.ask_of(payload.belief) is None:
+            return
+        name, at = payload.belief, instant(event.time)
+        if isinstance(payload, BeliefProposed):
+            self.since[name] = min(at, self.since.get(name, at))
+        elif payload.supports and event.source == PROMOTER:
+            self.voices.setdefault(name, []).append(event)
+
+    def _fold_path(self, event: Event, experience: ExperienceRecorded) -> None:
+        tries = self.paths.pop(experience.path, {})
+        self.paths[experience.path] = tries
+        version, revision, label = experience.deriver_version, experience.revision, experience.path_label
+        tries[event.id] = Tried(event.id, event.time, experience.run, version, revision, label)
+        if len(tries) > MOST_TRIES:
+            del tries[next(iter(tries))]
         if len(self.paths) > MOST_PATHS:
             del self.paths[next(iter(self.paths))]
 

@@ -30,16 +30,12 @@ class Rule(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """One piece of evidence. ``rule`` is there where the rule may have to be proposed first.
-
-    ``source`` is the occasion, where it is another one than that of what is reacted to.
-    """
+    """One piece of evidence. ``rule`` is there where the rule may have to be proposed first."""
 
     belief: str
     supports: bool
     words: str = ""
     rule: Rule | None = None
-    source: str = ""
 
 
 def conduct_id(what: What, when: str = "") -> str:

@@ -5,7 +5,9 @@
     memory.admitted             of preferences and corrections the same, or a rule of its own; a learning is a rule
     memory.rejected             a duplicate in people's own words is evidence for what it repeats
     memory.superseded, .invalidated, .deleted, .restored   the rule of a memory goes and comes with it
-    experience.recorded         a run that was told a rule succeeded, or failed at what the rule is about
+    experience.recorded         a run that was told a rule succeeded, or failed at what the rule is about; a path that
+                                runs fail on again and again is one to leave
+    belief.verified             its own, for a rule about conduct: speaks against what asks otherwise (``opposition``)
 
 It publishes ``belief.proposed``, ``belief.verified`` and ``belief.retracted`` into the scope concerned, and decides no
 status: that follows from the evidence when it is read. Each occasion (a session, a run) counts once for a belief.
@@ -21,16 +23,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from events.archive.reader import Archive
 from events.event import Event, Recorded
 from events.keys import scope_key, task_key
-from events.times import instant
 from events.types.base import Level
-from events.types.belief import ExperienceRecorded
+from events.types.belief import BeliefVerified, ExperienceRecorded
 from events.types.memory import (
     MemoryAdmitted,
     MemoryDeleted,
@@ -45,11 +45,14 @@ from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
 from services.curation.extract import text_of
 from services.promotion import pieces
+from services.promotion.opposition import oppositions
 from services.promotion.rulebook import EXPERIENCE, HANDLES, Rulebook
+from services.promotion.rulebook import PROMOTER as PUBLISHED_BY
 from services.promotion.rules import Piece, Rule
 from services.promotion.said import is_safe, shown, wishes_in
 from services.reactors.derived import derived_id
 from services.reactors.near import nearest
+from services.reactors.paths import path_events, spoken_at
 from services.reactors.person import person_of
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
 
@@ -105,6 +108,8 @@ class Promoter:
                 return await self._judged(reaction, payload)
             case ExperienceRecorded() as payload if payload.scope == "agent" or not event.agent:
                 return await self._tried(reaction, payload)
+            case BeliefVerified(supports=True) if event.source == PUBLISHED_BY:
+                return await self._opposed(reaction)
             case ScopeErased() as payload:
                 return self._forget(reaction, payload)
             case MemoryAdmitted() | MemoryRejected(reason="duplicate"):
@@ -163,13 +168,20 @@ class Promoter:
         """Whether a run bore out the rules that it was told, in each of their scopes; and how its path went."""
         raws: list[dict[str, Any]] = []
         own, told = reaction.event.key, await injected_of_run(reaction, payload.run)
+        at = spoken_at(reaction.event.time, payload.deriver_version, payload.revision)
         for key in sorted(told.keys() | ({own} if own.startswith("agent/") else set())):
             scope = _scope_of(key)
             async with self._followed(reaction, scope) as known:
-                went = pieces.of_path(payload, known) if key == own else []
-                decision = _Decision([*pieces.of_outcome(payload, known, told.get(key, ())), *went])
-                raws += _published(reaction, scope, known, decision, f"run/{payload.run}", later_ms=payload.revision)
+                if key == own:
+                    raws += path_events(reaction, payload.path, known)
+                decision = _Decision(pieces.of_outcome(payload, known, told.get(key, ())))
+                raws += _published(reaction, scope, known, decision, f"run/{payload.run}", time=at)
         return raws
+
+    async def _opposed(self, reaction: Reaction) -> list[dict[str, Any]]:
+        """What a wish for a rule speaks against, and what speaks against it."""
+        async with self._followed(reaction, _scope_of(reaction.event.key)) as known:
+            return oppositions(reaction.event, known)
 
     def _forget(self, reaction: Reaction, payload: ScopeErased) -> list[dict[str, Any]]:
         """Remember nothing of who was erased: the log no longer does."""
@@ -247,7 +259,7 @@ def _of_memory(recorded: Recorded, known: Rulebook, told: Collection[str]) -> _D
 
 
 def _published(
-    reaction: Reaction, scope: Scope, known: Rulebook, decision: _Decision, source: str, *, later_ms: int = 0
+    reaction: Reaction, scope: Scope, known: Rulebook, decision: _Decision, source: str, *, time: str = ""
 ) -> list[dict[str, Any]]:
     """The events of a decision; none where it is made already, or says nothing new."""
     last = derived_id(reaction.reactor, reaction.event, f"{scope.key}/{LAST}")
@@ -262,10 +274,7 @@ def _published(
     parts = ["/".join((scope.key, kind, data["belief"], data.get("source", ""))) for kind, data in said[:-1]]
     parts.append(f"{scope.key}/{LAST}")
     raws = [reaction.derive(kind, data, part=part, **names) for part, (kind, data) in zip(parts, said, strict=False)]
-    if later_ms:
-        # a run that is judged again says the last word on its occasion
-        time = (instant(event.time) + timedelta(milliseconds=later_ms)).isoformat(timespec="milliseconds")
-        raws = [{**raw, "time": time} for raw in raws]
+    raws = [{**raw, "time": time or raw["time"]} for raw in raws]
     known.expect(raws)
     return raws
 
@@ -275,18 +284,10 @@ def _contents(
 ) -> list[tuple[str, dict[str, Any]]]:
     """Type and data of a decision's events: proposals first, evidence for rules last."""
     common = {"scope": scope.level, "because": [event.id]}
-    each = {(piece.belief, piece.source or source): piece for piece in decision.pieces}
+    each = {(piece.belief, source): piece for piece in decision.pieces}
     # what somebody says is published whether it is known or not: the log then holds the same, whoever was read first
-    news = {
-        key: piece
-        for key, piece in each.items()
-        if (piece.rule and not piece.source) or known.verdicts.get(key) is not piece.supports
-    }
-    new_rules = {
-        piece.rule.belief: piece.rule
-        for piece in news.values()
-        if piece.rule and (not piece.source or piece.rule.belief not in known.proposed)
-    }
+    news = {key: piece for key, piece in each.items() if piece.rule or known.verdicts.get(key) is not piece.supports}
+    new_rules = {piece.rule.belief: piece.rule for piece in news.values() if piece.rule}
     former = (proposed for name in decision.again if (proposed := known.retracted[name]) is not None)
     again = [Rule(one.belief, one.kind, one.statement, one.trigger, one.limits) for one in former]
     proposals = [{**common, **rule._asdict()} for rule in (*new_rules.values(), *again)]
@@ -341,7 +342,8 @@ PROMOTER = Reactor(
     name="promoter",
     handles=frozenset(
         ("message.added", "feedback.given", "experience.recorded", "memory.admitted", "memory.rejected",
-         "memory.superseded", "memory.invalidated", "memory.deleted", "memory.restored", "scope.erased")
+         "memory.superseded", "memory.invalidated", "memory.deleted", "memory.restored",
+         "belief.verified", "scope.erased")
     ),
     react=Promoter().react,
 )  # fmt: skip

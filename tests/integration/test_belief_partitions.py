@@ -19,6 +19,8 @@ from tests.soak import soak
 from tests.unit.fold_runner import Folded, event, record
 
 RUNS = 40
+SAID = {0: "Just the conclusion, please", 4: "Show me every step", 8: "Skip the reasoning, only the result"}
+"""What one user says in three runs, who comes back to what was wished for first."""
 
 
 def lived() -> list[dict[str, Any]]:
@@ -84,6 +86,9 @@ def learned(instance: Instance) -> dict[str, Any]:
         for one in run_events(f"r{n}", "end_turn" if n % 3 else "error_streak"):
             of_run = {"run": one.run, "task": one.task, "session": one.session}
             raws.append({"id": one.id, "type": one.type, "data": orjson.loads(one.data), **of_run, **names})
+            if one.type == "run.started" and n in SAID:
+                said = {"id": f"said-{n}", "type": "message.added", "data": {"role": "user", "content": SAID[n]}}
+                raws.append({**said, **of_run, **names})
     answer = instance.http.post("/v1/events", json=raws).json()
     assert {one["status"] for one in answer["outcomes"]} == {"stored"}
 
@@ -93,9 +98,19 @@ def learned(instance: Instance) -> dict[str, Any]:
         pages = [instance.http.get("/v1/experiences", params={**one, "limit": 1000}).json() for one in whose]
         return sum(len(page["items"]) for page in pages) == 2 * RUNS and not lag(instance)
 
+    def all_promoted() -> bool:
+        return evidence_of_rules(instance) == promoted and not lag(instance)
+
+    promoted = [("plan_pattern", len(range(0, RUNS, 3))), ("user_preference", 2), ("user_preference", 3)]
     until(all_derived)
+    until(all_promoted)
     assert instance.refold("verify", "beliefs").returncode == 0
     return rows_of(instance)
+
+
+def evidence_of_rules(instance: Instance) -> list[tuple[str, int]]:
+    rows = rows_of(instance)["beliefs"]
+    return sorted((row["kind"], row["evidence"]) for row in rows if row["belief"].startswith("rule/"))
 
 
 def erased(instance: Instance, partitions: int) -> dict[str, Any]:
@@ -122,10 +137,14 @@ def lag(instance: Instance) -> int:
 
 
 def rows_of(instance: Instance) -> dict[str, Any]:
-    """All rows but those of rules, which a reactor proposes by what had arrived when it decided."""
     path = "/v1/projections/beliefs/tables"
     names = [one["table"] for one in instance.http.get(path).json()["items"]]
-    tables = {name: instance.http.get(f"{path}/{name}", params={"limit": 1000}).json()["items"] for name in names}
+    return {name: instance.http.get(f"{path}/{name}", params={"limit": 1000}).json()["items"] for name in names}
+
+
+def without_rules(tables: dict[str, Any]) -> dict[str, Any]:
+    """All rows but those of rules: which evidence of an erased user's runs is withdrawn, and which is never published,
+    depends on how far the promoter was."""
     return {
         name: [row for row in rows if not str(row.get("belief", "")).startswith("rule/")]
         for name, rows in tables.items()

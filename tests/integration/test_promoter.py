@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -268,10 +269,12 @@ def test_whatever_of_a_decision_has_come_through_it_is_made_once_and_whole(db: D
 
 async def _cut_off(db: Database) -> None:
     """React to each event as often as its answer has events: each time one more of them comes through."""
-    outlet, log, handles = ArchiveOutlet(db), Archive(db), PROMOTER.handles
-    for archived in [one for one in everything(db) if one.type in handles]:
+    outlet, log, seen = ArchiveOutlet(db), Archive(db), set[str]()
+    while news := [one for one in everything(db) if one.type in PROMOTER.handles and one.event().id not in seen]:
+        archived, seen = news[0], seen | {news[0].event().id}
         recorded = read_recorded(archived)
-        assert recorded is not None
+        if recorded is None:
+            continue  # published twice
         whole: list[Any] = []
         for through in range(20):
             answer = await promoter().react(Reaction("promoter", archived, recorded, log, Outside()))
@@ -406,22 +409,33 @@ def test_a_path_that_most_runs_fail_on_is_one_to_leave(db: Database) -> None:
     assert len(promoted(db)) == before
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_rows_are_the_same_whichever_session_is_read_first(db: Database, tmp_path: Path, order: int) -> None:
-    """As long as nobody contradicts themselves: what opposes what is judged as it is read."""
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_rows_are_the_same_whichever_is_read_first(db: Database, tmp_path: Path, seed: int) -> None:
+    """Also where somebody contradicts themselves, and of the paths that runs fail on, some of them judged again."""
+    words = ("just the result", "别讲过程", "Show me every step", "No steps please", "walk me through it")
+    labels = ("fatal_failure", "success", "fatal_failure", "unfinished", "success", "recoverable_failure", "success")
     events = [
-        *(said(f"s{n}", words, number=n) for n, words in enumerate(("just the result", "别讲过程", "No steps please"))),
+        *(said(f"s{n}", one, number=n) for n, one in enumerate(words)),
+        said("s1", "Sorry, show me every step", number=3),
         *(feedback(n, "Keep it brief", user="u1", session=f"f{n}") for n in (1, 2)),
         said("s7", "Always cite your sources", user="u2"),
+        *(went(n, label) for n, label in enumerate(labels)),
+        went(0, "success", revision=2),
+        went(1, "fatal_failure", revision=2),
+        went(5, "unfinished", revision=3),
+        *(went(n, "fatal_failure", path="look") for n in (7, 8)),
     ]
     with sqlite_log(tmp_path / "other", PROMOTER) as other:
-        put(db, *events[::order])
-        put(other, *events[len(events) // 2 :], *events[: len(events) // 2])
+        put(db, *events)
+        put(other, *Random(seed).sample(events, len(events)))
         for log in (db, other):
             run(log)
-        assert (
-            Folded(BELIEFS_PROJECTION).fold(scopes(db)).dump() == Folded(BELIEFS_PROJECTION).fold(scopes(other)).dump()
-        )
+        one, another = (Folded(BELIEFS_PROJECTION).fold(scopes(log)) for log in (db, other))
+        assert one.dump() == another.dump()
+    rules = {row["belief"]: row for row in one.table("beliefs") if row["belief"].startswith("rule/")}
+    assert {CONCLUSION, STEPS} < rules.keys()
+    (path,) = [row for row in rules.values() if row["kind"] == "plan_pattern"]
+    assert path["evidence"] == 5, "of the six runs that were judged one is unfinished after all"
 
 
 def test_of_an_erased_user_nothing_is_remembered(db: Database) -> None:
