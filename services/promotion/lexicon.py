@@ -272,9 +272,9 @@ CONDITION_ZH = regex.compile(
 )
 _ANY_TIME = """
     a about again all always an and answer answering answers any anything approval are as ask asked asking asks
-    at be best brevity can case cases claim claims clarity confirmation convenience did do does doing done each
+    at be best brevity can case cases claim claims clarity confirmation convenience detail did do does doing done each
     else ever every everything example examples explain explaining for from future general give giving good have
-    help i i'm in instance is it it's its know like me message messages moment my need needed next now of on
+    help i i'm in instance is it it's its know like me message messages moment more my need needed next now of on
     once one permission please possible problem problems question questions reasons replies reply replying
     report reporting respond responding response responses result results sake say saying show simplicity step
     steps task tasks tell telling thanks that the them there these they thing things this time to understand us
@@ -289,9 +289,10 @@ ANY_TIME_ZH = regex.compile(
 QUESTION = regex.compile(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
 REQUEST = regex.compile(
     r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|"
-    r"^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗"
+    r"^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗|(?<!觉得|认为|[这那]样)[好行成]吗[?？]?$|"
+    r"^please\b|[ ,]please\?$|, ?(?:ok(?:ay)?|(?:could|would|will|can) you)\?$"
 )
-"""A question that asks for something to be done."""
+"""A question that asks for something to be done, or a request that ends like one."""
 
 STATEMENTS: dict[tuple[str, str, bool], tuple[str, str]] = {
     ("process", "conclusion", False): ("Give the conclusion without the process", "只给结论，不讲过程"),

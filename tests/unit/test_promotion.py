@@ -71,6 +71,13 @@ def test_every_way_to_say_it_meets_in_one_wish() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["回答简短一点好吗", "简短一点行吗？", "Shorter answers, please?", "Keep it short, would you?"]
+)
+def test_a_request_may_end_like_a_question(text: str) -> None:
+    assert [wish.what for wish in wishes_in(text)] == [("length", "short", False)]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The process crashed twice", "What is the conclusion?", "I want to process a refund",
@@ -78,6 +85,7 @@ def test_every_way_to_say_it_meets_in_one_wish() -> None:
         "The flight is short", "The emoji picker is broken", "Is there a table for two?",
         "Check the bullet points in it",
         "Yes, proceed with those steps.", "Thank you for guiding me through this process.", "结果出来了吗", "",
+        "昨天的回答很简短，你觉得好吗？", "Is a short answer ok?",
         "just the conclusion " + "and so on " * 40,
     ],
 )  # fmt: skip
@@ -100,6 +108,7 @@ def test_a_wish_for_once_is_told_apart() -> None:
         ("对于报表，只给结论", ["报表"]),
         ("写代码的时候一步一步来", ["代码"]),
         ("Just the result for each question", [""]),
+        ("I like it when you answer in more detail", [""]),
         ("只要结论", [""]),
         ("Just the answer if the question is about taxes in the third quarter of next year", []),
     ],
