@@ -8,6 +8,7 @@ stands in a fence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from projections.bounds import digest
@@ -17,9 +18,10 @@ from projections.context.cuts import cut
 from projections.context.fences import defused, fence
 from projections.context.filling import fill
 from projections.context.material import Material
-from projections.context.remembered import PART, Remembered, memories_text, told_in
+from projections.context.remembered import PART, Remembered, memories_text, not_told_by, told_in
 from projections.context.tokens import count
 from projections.policy.text import standing_tokens
+from projections.policy.text import told_in as rules_in
 
 DEFAULT_TOKENS = 120_000
 
@@ -77,12 +79,21 @@ def assemble(material: Material, *, max_tokens: int = DEFAULT_TOKENS, parts: Seq
         if name in wanted:
             texts[name] = _within(name, _room(name, max_tokens, left, material), material)
             left -= count(texts[name]) + 1 if texts[name] else 0
+        if name == "policy":
+            material = _said_once(material, texts.get(name, ""))
     cards = Filled("", {}, 0)
     if "cards" in wanted:
         room = min(CAPS["cards"], left) - count(_framed("cards", "")) - 1
         cards = fill(material.sources, material.needs, room)
         texts["cards"] = _framed("cards", cards.text) if cards.text else ""
     return _finished(wanted, texts, cards, material)
+
+
+def _said_once(material: Material, policy: str) -> Material:
+    """Without the memories that the policy's rules say already."""
+    told = {(rule.document["scope"], rule.document["belief"]) for rule in rules_in(material.policy, policy)}
+    memories, brought = (not_told_by(told, some) for some in (material.memories, material.brought))
+    return replace(material, memories=memories, brought=brought)
 
 
 def _room(name: str, max_tokens: int, left: int, material: Material) -> int:

@@ -7,7 +7,7 @@ reads like an instruction (trust ``data``) stands in a fence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from projections.bounds import clip
@@ -35,7 +35,8 @@ _LONGEST = 2_000
 
 
 class Remembered(NamedTuple):
-    """A memory as a context tells it. ``scope``: whose it is, as ``user/u1``; ``trust``: ``stated`` or ``data``."""
+    """A memory as a context tells it. ``scope``: whose it is, as ``user/u1``; ``trust``: ``stated`` or ``data``;
+    ``ruled``: names of the beliefs of its scope that say the same, if all of them are told."""
 
     memory: str
     scope: str
@@ -43,6 +44,7 @@ class Remembered(NamedTuple):
     content: str
     trust: str
     created: str
+    ruled: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -85,6 +87,11 @@ def always_told(documents: Iterable[Document], tokens: int = MOST) -> list[Remem
 def _is_exact(document: Document) -> bool:
     of_the_user = document["scope"].startswith("user/") and document["kind"] in _OF_THE_USER
     return of_the_user or document["kind"] in _ALWAYS
+
+
+def not_told_by(rules: Collection[tuple[str, str]], memories: Sequence[Remembered]) -> list[Remembered]:
+    """The memories that no rules, (scope, belief), that a context tells say already."""
+    return [one for one in memories if not one.ruled or not all((one.scope, belief) in rules for belief in one.ruled)]
 
 
 def memories_text(memories: Sequence[Remembered], tokens: int) -> str:

@@ -12,6 +12,8 @@ from projections.queries.memories import memories_of
 from services.contexts.readers import MEMORIES, Named, Reader
 from services.contexts.request import ContextRequest
 from services.curation.safety import is_order
+from services.promotion.pieces import rules_that_say
+from services.promotion.rulebook import Kept
 
 
 class Remembrance(NamedTuple):
@@ -32,7 +34,8 @@ def scopes_of(about: Mapping[str, Any]) -> Iterator[str]:
 async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, Any], now: datetime) -> Remembrance:
     """What holds at that moment of the memories of a task.
 
-    What reads like an instruction is data, whatever it was when it was admitted: it may have been edited since.
+    What reads like an instruction is data, whatever it was when it was admitted: it may have been edited since. What a
+    rule of the same scope says, too, names that rule: a context that tells the rule need not say it twice.
     """
     if PART not in request.parts:
         return Remembrance([], [], [])
@@ -44,8 +47,12 @@ async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, 
     shown = {(one.memory, one.scope) for one in always}
     by_name = {(one["memory"], one["scope"]): one for one in known}
     brought = [remembered(by_name[name]) for name in named if name in by_name and name not in shown]
-    return Remembrance([_judged(one) for one in always], [_judged(one) for one in brought], named)
+    return Remembrance([judged(one) for one in always], [judged(one) for one in brought], named)
 
 
-def _judged(memory: Remembered) -> Remembered:
-    return memory._replace(trust="data") if is_order(memory.content, memory.kind) else memory
+def judged(memory: Remembered) -> Remembered:
+    """The memory with what only rules of the services can tell of it: whether it is data, and which rules say it."""
+    if is_order(memory.content, memory.kind):
+        return memory._replace(trust="data")
+    ruled = rules_that_say(memory.memory, Kept(memory.content, memory.kind, ""))
+    return memory._replace(ruled=tuple(ruled))

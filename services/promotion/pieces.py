@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import regex
+
 from events.event import Event
 from events.triggers import MAX_CHARS
 from events.types.belief import ExperienceRecorded
@@ -18,6 +20,7 @@ OWN_WORDS = frozenset(("person", "conversation"))
 """Who brings up a memory in people's own words: what others repeat may be what a rule told them."""
 OUTCOME_KINDS = frozenset(("learning",))
 """Kinds of rules that a run's success or failure speaks of: no run proves what a person likes."""
+_JOINTS = regex.compile(r"[,;.!，；。！]|\b(?:and|but)\b|而且|并且|但是?")
 LEAST_RUNS = 3
 """Runs that must have failed on one path before it is proposed to leave it."""
 
@@ -75,6 +78,20 @@ def wishes_of_memory(content: str) -> list[Wish]:
 def rules_of_memory(name: str, kept: Kept) -> list[str]:
     """Names of the rules that stand or fall with a memory."""
     return [rule_of(wish).belief for wish in wishes_of_memory(kept.content)] or [memory_id(name)]
+
+
+def rules_that_say(name: str, kept: Kept) -> list[str]:
+    """Names of the rules that together say all that a memory says; none where it says more than wishes about conduct.
+
+    The rule that a memory makes has its words. Of a memory that wishes each piece must hold a wish.
+    """
+    if kept.kind not in ("preference", "correction", "learning") or not is_safe(kept.content):
+        return []
+    if wish_of_ours(kept.content) is None and kept.kind != "learning" and wishes_in(kept.content):
+        said = [piece for piece in _JOINTS.split(kept.content) if piece.strip()]
+        if not all(wishes_in(piece) for piece in said):
+            return []
+    return rules_of_memory(name, kept)
 
 
 def of_outcome(experience: ExperienceRecorded, known: Rulebook, injected: Collection[str]) -> list[Piece]:

@@ -50,6 +50,10 @@ def context(instance: Instance, task: str, query: str = "", **options: Any) -> d
     return document
 
 
+def part_of(found: dict[str, Any], name: str) -> str:
+    return "".join(part.get("text", "") for part in found["parts"] if part["name"] == name)
+
+
 def again(instance: Instance, found: dict[str, Any]) -> dict[str, Any]:
     """The recorded context, once its record is durable; the record must make the same."""
     url = f"/v1/context/{found['context']}"
@@ -143,3 +147,24 @@ def test_what_has_expired_is_not_told(instance: Instance) -> None:
     assert [one["status"] for one in until(listed)] == ["expired"]
     found = context(instance, task_of(instance, user, agent), "the number of my locker?", why="Quagga")
     assert "Quagga" not in found["text"] and found["why"]["memories"][0]["status"] == "expired"
+
+
+def test_a_lasting_wish_is_told_once_when_it_has_become_a_rule(instance: Instance) -> None:
+    """And the record makes the same context again."""
+    for _ in range(3):
+        task = task_of(instance, "wisher", "clerk", session=instance.name("session"))
+        said = {"role": "user", "content": "From now on always keep your answers short"}
+        names = {"task": task, "user": "wisher", "agent": "clerk", "session": instance.name("session")}
+        instance.stored(instance.event(f"{task}-r", "message.added", said, **names))
+    memories = until(lambda: instance.http.get("/v1/memories", params={"user": "wisher"}).json()["items"])
+    assert [one["content"] for one in memories] == [said["content"]]
+
+    def ruled() -> dict[str, Any] | None:
+        found = context(instance, task)
+        return found if any(part["name"] == "policy" for part in found["parts"]) else None
+
+    found = until(ruled)
+    assert "Keep answers short" in found["text"] and said["content"] not in part_of(found, "memories")
+    assert again(instance, found)["text"] == found["text"]
+    alone = context(instance, task, parts=["memories"])
+    assert said["content"] in part_of(alone, "memories")

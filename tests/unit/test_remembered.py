@@ -8,8 +8,11 @@ from projections.context.assembly import assemble
 from projections.context.material import Material
 from projections.context.remembered import MOST, always_told, memories_text, remembered
 from projections.context.tokens import count
+from projections.policy.selection import learned, select
 from services.contexts.gathering import RECALLED, together
 from services.contexts.relevance import relevant
+from services.contexts.remembering import judged
+from services.promotion.rules import conduct_id, memory_id
 
 
 def document(memory: str, content: str, kind: str = "fact", scope: str = "user/u", **more: Any) -> dict[str, Any]:
@@ -101,3 +104,28 @@ def test_cards_and_memories_share_the_places_and_a_record_of_them_gives_the_same
             assert len(cards) + len(brought) == min(RECALLED, cards_there + memories_there)
             assert together(cards, brought) == (cards, brought)
             assert cards == list(range(cards_there))[cards_there - len(cards) :] and brought == memories[: len(brought)]
+
+
+def test_what_a_rule_says_that_is_told_is_not_said_again() -> None:
+    """Only where the rule has room, and only what says no more than the rules that are told."""
+    short, own = conduct_id(("length", "short", False)), memory_id("m3")
+    known = [
+        document("m1", "Keep answers short", "preference"),
+        document("m2", "I prefer short answers, and I live in Ghent", "preference"),
+        document("m3", "User prefers tea", "preference"),
+        document("m4", "I prefer short answers", "preference"),
+        document("m5", "User lives in Ghent"),
+    ]
+    memories = [judged(remembered(one)) for one in known]
+    beliefs = [
+        {"belief": name, "statement": words, "status": "active", "confidence": 0.9, "kind": "user_preference"}
+        for name, words in ((short, "Keep answers short"), (own, "User prefers tea"))
+    ]
+    policy = select([learned("user/u", beliefs, [])], {})
+    made = assemble(Material("t", policy=policy, memories=memories[:3], brought=memories[3:]))
+    assert [one.memory for one in made.memories] == ["m2", "m5"]
+    assert made.text.count("User prefers tea") == 1
+    of_another = assemble(Material("t", policy=select([learned("user/v", beliefs, [])], {}), memories=memories))
+    assert len(of_another.memories) == 5
+    unasked = assemble(Material("t", policy=policy, memories=memories), parts=["memories"])
+    assert len(unasked.memories) == 5
