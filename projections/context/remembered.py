@@ -54,8 +54,8 @@ class Remembered(NamedTuple):
 
 def remembered(document: Document) -> Remembered:
     """A memory's document, as a context takes it."""
-    names = ("kind", "content", "trust", "created")
-    return Remembered(document["memory"], document["scope"], *(str(document.get(name, "")) for name in names))
+    kind, content, trust, created = (str(document.get(name, "")) for name in ("kind", "content", "trust", "created"))
+    return Remembered(document["memory"], document["scope"], kind, content, trust, created)
 
 
 def always_told(documents: Iterable[Document], tokens: int = MOST) -> list[Remembered]:
