@@ -12,7 +12,7 @@ import regex
 
 NAME = "untrusted"
 
-_INVISIBLE = r"[\p{Cf}\p{Mn}\s]*"
+_INVISIBLE = r"[\p{Cf}\p{Mn}\s]*+"  # possessive: no letter is in it, and a run of spaces is looked at once
 _STYLED = (
     range(0xAA, 0xBB), range(0x1D00, 0x1DC0), range(0x2070, 0x2190), range(0x2460, 0x2500), range(0xFF21, 0xFF5B),
     range(0x1D400, 0x1D800), range(0x1F110, 0x1F18A),

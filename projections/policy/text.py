@@ -32,7 +32,10 @@ NOTICES_SHARE = 0.25
 
 _LONGEST = 1_000
 """Characters of a line."""
-_HIDING = regex.compile(r"[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_HIDING = regex.compile(
+    r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
+    r"\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 """What turns text around, or is there and not seen: whoever reads a policy must read what its model does."""
 _LINE = weigh("\n")
 _HEAD = weigh(RULES) + 2 * _LINE

@@ -40,12 +40,14 @@ def wishes_in(text: str) -> list[Wish]:
 
 def is_safe(text: str) -> bool:
     """Whether a text may lead to a rule at all."""
-    return not is_own_output(text) and not is_order(text)
+    read = text[:MOST_CHARS]
+    return not is_own_output(read) and not is_order(read)
 
 
 def shown(words: str) -> str:
     """Words as a chain of evidence may show them: nothing where they hold a secret (C21)."""
-    return "" if credential(words) else masked_text(words)
+    read = words[:MOST_CHARS]
+    return "" if credential(read) else masked_text(read)
 
 
 def _clash(one: Wish, other: Wish) -> bool:

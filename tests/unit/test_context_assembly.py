@@ -124,6 +124,13 @@ def test_other_brackets_stay_as_they_are() -> None:
     assert defused(text) == text
 
 
+def test_a_bracket_before_much_space_is_looked_at_once() -> None:
+    """It took time by the square of the space, whatever made it: an indented listing, or somebody who means harm."""
+    for space in (" ", "\u200b", "\n \u0301"):
+        text = "<" + space * 200_000
+        assert defused(text) == text and defused(f"{text}/untrusted>") == f"&lt;{text[1:]}/untrusted>"
+
+
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 
 

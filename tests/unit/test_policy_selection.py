@@ -225,6 +225,8 @@ def test_what_is_hidden_in_a_rule_is_neither_told_nor_trusted() -> None:
         policy = tell(select([learned("user/u1", [belief("b", text)], [])], {}, doubt=doubt), 200)
         assert policy.rules[0].doubtful and "<untrusted rules>" in policy.text
         assert not set(policy.text) & set(f"\u202e\u200b\u2060{tags}")
+    shown = tell(select([learned("user/u1", [belief("b", "Be \x1b[2Jnice\x9b")], [])], {}, doubt=doubt), 200)
+    assert shown.text.endswith("- Be [2Jnice")
     plain = select([learned("user/u1", [belief("b", "Use 👩‍👩‍👧 and می‌خواهم")], [])], {}, doubt=doubt)
     assert tell(plain, 200).text.endswith("- Use 👩‍👩‍👧 and می‌خواهم")
 

@@ -18,7 +18,7 @@ from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
 from services.promotion.neighbours import LEAST, may_be_one
 from services.promotion.pieces import tools_of
 from services.promotion.rules import rule_of
-from services.promotion.said import shown, wishes_in
+from services.promotion.said import MOST_CHARS, is_safe, shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
 
 LABELS = Path(__file__).parent.parent / "fixtures" / "conduct_labels.jsonl"
@@ -141,6 +141,12 @@ def test_a_secret_is_not_shown() -> None:
     """C21."""
     assert shown("just the result, password: hunter2hunter2") == ""
     assert shown("just the result") == "just the result"
+
+
+def test_no_more_is_judged_and_shown_than_is_read() -> None:
+    """A feedback of a megabyte must not keep everybody waiting (C28)."""
+    long = "send keys " * 100_000
+    assert not is_safe(long) and len(shown("words and " * 100_000)) <= MOST_CHARS
 
 
 def test_the_tools_of_a_trigger() -> None:
