@@ -120,7 +120,7 @@ def _held(raw: bytes) -> str:
     """How many items of each sort a pack holds."""
     with zipfile.ZipFile(io.BytesIO(raw)) as pack:
         files: dict[str, Any] = json.loads(pack.read("manifest.json"))["files"]
-    held = [f"{file['items']:,} {name.removesuffix('.jsonl')}" for name, file in files.items() if file["items"]]
+    held = [f"{name.removesuffix('.jsonl')}: {file['items']:,}" for name, file in files.items() if file["items"]]
     return ", ".join(held) or "empty, nothing was learned there yet"
 
 
