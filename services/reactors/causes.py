@@ -50,6 +50,11 @@ _WORDS = re.compile(r"#|[^\W_]+")
 KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(words))
     for kind, words in (
+        (
+            "unavailable",
+            r"econnrefused|connection (?:was |has been )?refused|refused (?:to connect|the connection|"
+            r"connection)|连接(?:已?被|遭)?.{0,4}拒绝|拒绝.{0,2}连接|接続.{0,3}拒否",
+        ),
         ("timeout", r"\b(?:408|504)\b|timed? ?-?out|deadline exceeded|超时|タイムアウト"),
         ("rate_limit", r"\b429\b|rate.?limit|too many requests|slow down|throttl|quota|限流|频率|过于频繁|配额"),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from events.types.system import ScopeErased
 from projections.bounds import short
 from services.curation.consolidate import Merger, merger_with
 from services.curation.decisions import memory_name
@@ -28,6 +29,9 @@ class Consolidator:
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Consolidate the memory that was admitted with one that it covers, or that covers it."""
+        if isinstance(reaction.recorded.payload, ScopeErased):
+            self._scopes.forget(reaction, reaction.recorded.payload)
+            return []
         scope = self._scopes.of(reaction)
         async with scope.turn:
             await follow(reaction, scope.view)
@@ -60,4 +64,6 @@ def _came_last(view: ScopeView, memory: str, merger: Merger) -> bool:
     return bool(rows[-1]["memory"] == memory)
 
 
-CONSOLIDATOR = Reactor(name="consolidator", handles=frozenset(("memory.admitted",)), react=Consolidator().react)
+CONSOLIDATOR = Reactor(
+    name="consolidator", handles=frozenset(("memory.admitted", "scope.erased")), react=Consolidator().react
+)

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any
 
 from events.errors import RefoldError
+from events.types.system import ScopeErased
 from services.curation.decisions import BATCH, Decided, decide_all
 from services.curation.statements import gist
 from services.curation.view import ScopeView, unseen
@@ -36,6 +37,9 @@ class Curator:
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Decide what waits in the source's scope; nothing where it is decided already."""
+        if isinstance(reaction.recorded.payload, ScopeErased):
+            self._scopes.forget(reaction, reaction.recorded.payload)
+            return []
         scope, me = self._scopes.of(reaction), reaction.event.id
         async with scope.turn:
             if scope.sender not in ("", me) and monotonic() - scope.sent_at < PATIENCE_S:
@@ -82,7 +86,7 @@ def _raw(decided: Decided) -> dict[str, Any]:
 
 CURATOR = Reactor(
     name="curator",
-    handles=frozenset(("memory.proposed", "memory.admitted", "memory.rejected")),
+    handles=frozenset(("memory.proposed", "memory.admitted", "memory.rejected", "scope.erased")),
     react=Curator().react,
     from_start=True,
 )

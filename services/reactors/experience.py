@@ -114,7 +114,7 @@ class Hindsight:
         found = Counter(
             (node.tool, value_free(node.pattern, node.cause), node.context)
             for node in self.nodes
-            if node.kind == "call" and node.label == "fatal_failure"
+            if node.kind == "call" and node.label == "fatal_failure" and node.evidence
         )
         return [
             FatalPattern(tool=tool, pattern=pattern, context=context, count=n)

@@ -159,8 +159,10 @@ async def _failing(reaction: Reaction, payload: ExperienceRecorded) -> list[str]
 
 
 async def _runs(archive: Archive, event: Event, upto: Position) -> dict[str, dict[str, set[str]]]:
-    """Run -> tool -> how its calls ended, of the agent's experience up to a position."""
+    """Run -> tool -> how its calls ended, of the agent's experience up to a position: the last judgement of each run,
+    by the deriver's version and the revision, whatever order they came in."""
     runs: dict[str, dict[str, set[str]]] = {}
+    last: dict[str, tuple[int, int]] = {}
     after = START
     while page := await archive.key_events(event.org, event.key, after, PAGE):
         after = page[-1].position
@@ -168,10 +170,13 @@ async def _runs(archive: Archive, event: Event, upto: Position) -> dict[str, dic
             if archived.type != "experience.recorded" or archived.position > upto:
                 continue
             recorded = read_recorded(archived)
-            if recorded is not None:
-                of_run = runs[recorded.payload.run] = {}
-                for count in recorded.payload.counts:
-                    of_run.setdefault(count.tool, set()).add(count.label)
+            payload = recorded.payload if recorded is not None else None
+            if payload is None or (rank := (payload.deriver_version, payload.revision)) < last.get(payload.run, rank):
+                continue
+            last[payload.run], of_run = rank, runs.setdefault(payload.run, {})
+            of_run.clear()
+            for count in payload.counts:
+                of_run.setdefault(count.tool, set()).add(count.label)
         if len(page) < PAGE:
             break
     return runs

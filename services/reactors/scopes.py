@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from events.archive.reader import Archive
+from events.keys import scope_key
+from events.types.system import ScopeErased
 from projections.memories import MEMORIES_PROJECTION
 from services.curation.view import ScopeView
 from services.reactors.reactor import PAGE, Reaction, read_recorded
@@ -41,6 +43,11 @@ class Scopes:
         if len(scopes) > MOST:
             scopes.popitem(last=False)
         return scope
+
+    def forget(self, reaction: Reaction, erased: ScopeErased) -> None:
+        """Keep no word of a scope that was erased: what is left of it is folded again when somebody asks."""
+        key = scope_key(erased.level, user=erased.subject, agent=erased.subject)
+        self._of.get(reaction.archive, OrderedDict()).pop((reaction.event.org, key), None)
 
 
 async def follow(reaction: Reaction, view: ScopeView) -> None:

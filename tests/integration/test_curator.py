@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from events import door
 from events.archive import queries
-from events.archive.reader import Archived
+from events.archive.reader import Archive, Archived
 from events.database import Database
 from events.errors import Transient
 from events.event import START, Event, Position, Recorded
 from projections.memories import MEMORIES_PROJECTION
 from services.reactors.checkpoints import introduce
-from services.reactors.consolidator import CONSOLIDATOR
+from services.reactors.consolidator import CONSOLIDATOR, Consolidator
 from services.reactors.curator import CURATOR, Curator
 from services.reactors.extractor import EXTRACTOR
 from services.reactors.loop import ReactorLoop
-from services.reactors.reactor import Outside, Reactor, read_recorded
+from services.reactors.reactor import Outside, Reaction, Reactor, read_recorded
 from tests.integration.reactor_lab import (
     PARTITIONS,
     ArchiveOutlet,
@@ -262,6 +262,48 @@ def test_an_agent_learns_from_a_tool_that_fails_in_three_runs_once(db: Database)
     ((content, status),) = active(db).items()
     assert content.startswith("The tool deploy failed") and status == "active"
     assert len(stored(db, "memory.proposed")) == 1
+
+
+def test_of_runs_that_were_judged_again_the_last_judgement_counts_in_any_order(db: Database) -> None:
+    def lived(n: int, label: str, version: int, revision: int) -> Event:
+        data = {"run": f"r{n}", "deriver_version": version, "revision": revision, "scope": "agent"}
+        data["counts"] = [{"tool": "deploy", "label": label, "count": 1}]
+        raw = {"id": f"x{n}-{version}-{revision}", "type": "experience.recorded", "agent": "coder", "data": data}
+        return door.admit(raw)
+
+    put(db, *(one for n in range(2) for one in (lived(n, "success", 2, 1), lived(n, "fatal_failure", 1, 3))))
+    put(db, *(lived(n, "fatal_failure", 2, 2) for n in range(2, 4)))
+    curate(db, 0, curator(), EXTRACTOR)
+    assert stored(db, "memory.proposed") == []
+
+
+@pytest.mark.parametrize("reactor", [Curator, Consolidator])
+def test_of_a_scope_that_was_erased_nothing_is_remembered(
+    db: Database, reactor: type[Curator] | type[Consolidator]
+) -> None:
+    put(db, proposal("p1", "I prefer aisle seats"))
+    curate(db, 1)
+    one, log = reactor(), Archive(db)
+    remembered = one._scopes._of
+
+    async def react(to: Archived) -> None:
+        recorded = read_recorded(to)
+        assert recorded is not None
+        await one.react(Reaction("curator", to, recorded, log))
+
+    def of_type(name: str) -> list[Archived]:
+        return db.read_now(
+            lambda conn: [a for p in range(PARTITIONS) for a in queries.read_log(conn, p, START, 99) if a.type == name]
+        )
+
+    (admitted,) = of_type("memory.admitted")
+    asyncio.run(react(admitted))
+    assert [*remembered[log]] == [("default", "user/u1")]
+    for org in ("other", "default"):
+        data = {"level": "user", "subject": "u1", "partition": 0}
+        put(db, door.admit({"id": "gone", "type": "scope.erased", "org": org, "data": data}))
+        asyncio.run(react(of_type("scope.erased")[-1]))
+        assert len(remembered[log]) == (org == "other")
 
 
 def test_meaning_tells_duplicates_where_a_model_is_there_and_a_replay_asks_none(db: Database) -> None:

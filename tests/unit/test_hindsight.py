@@ -251,6 +251,21 @@ def test_any_text_has_a_bounded_normal_form_that_is_its_own(text: str, values: l
     assert normal_form(text) == normal_form(text)
 
 
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        ("connect ECONNREFUSED 10.0.0.1:80", "unavailable"),
+        ("[Errno 111] Connection refused", "unavailable"),
+        ("The server refused the connection", "unavailable"),
+        ("连接被对方拒绝", "unavailable"),
+        ("The bank refused the payment", "declined"),
+        ("支付被拒绝", "declined"),
+    ],
+)
+def test_a_connection_that_is_refused_is_no_refusal_of_what_was_asked_for(cause: str, kind: str) -> None:
+    assert kind_of(cause) == kind
+
+
 def test_secrets_enter_no_pattern() -> None:
     """C21."""
     form = pattern_of("api", "refused: api_key: sk-xx-AAAA1111BBBB2222.cccc3333dddd_EEEE")
@@ -278,6 +293,9 @@ def test_another_attempt_and_another_route_are_the_same_context() -> None:
     direct = seen(start, *call("pay", {"n": "I-7"}, error="declined"), ended("error_streak"))
     detour = seen(start, *call("look"), *call("pay", {"n": "I-7"}, error="declined"), ended("error_streak"))
     assert direct.fatal == detour.fatal != []
+    unjudged = seen(start, *call("pay", {"n": "I-7"}, error="declined"), ended("error_streak"))
+    unjudged.__dict__["nodes"] = [msgspec.structs.replace(node, evidence=False) for node in unjudged.nodes]
+    assert unjudged.fatal == [], "what is no evidence is none here either"
     elsewhere = seen(("run.started", {"goal": "Book a room"}), *call("pay", error="declined"), ended("error_streak"))
     assert elsewhere.fatal[0].pattern == direct.fatal[0].pattern
     assert elsewhere.fatal[0].context != direct.fatal[0].context
