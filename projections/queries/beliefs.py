@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from projections.queries.confidence import (
     utc_day,
     weight_of,
 )
-from projections.queries.notices import constraints_of, notices_of
+from projections.queries.notices import constraints_among, notices_of
 from projections.queries.rows import Document, Query, many, one, pick
 
 __all__ = [
@@ -70,15 +70,23 @@ _SAID = frozenset(
 
 
 def beliefs_of(
-    conn: Connection, org: str, scope: str, *, now: datetime, status: str = "", rules: BeliefRules = DEFAULT_RULES
+    conn: Connection,
+    org: str,
+    scope: str,
+    *,
+    now: datetime,
+    status: str = "",
+    rules: BeliefRules = DEFAULT_RULES,
+    notices: Sequence[Document] | None = None,
 ) -> list[Document]:
     """Beliefs of a scope (``agent/coder``, ``user/u1``, ``org``) at a moment, the most confident first.
 
-    ``now`` may lie in the past: then they are judged by the evidence of that day and before.
+    ``now`` may lie in the past: then they are judged by the evidence of that day and before. ``notices``: the scope's
+    of that moment (``notices_of``), where they are read already.
     """
     buckets = _buckets(conn, _COUNTS, of_org=org, of_key=scope)
     rows = _BELIEFS.all(conn, org, scope)
-    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    constrained = constraints_among(notices_of(conn, org, scope, now=now, rules=rules) if notices is None else notices)
     for row in rows:
         row["latest"] = _latest(conn, org, scope, row, now)
     found = [_belief(row, buckets[short(row["belief"])], constrained, now, rules) for row in rows]
@@ -101,7 +109,7 @@ def belief_documents(
     conn: Connection, org: str, scope: str, names: Iterable[str], *, now: datetime, rules: BeliefRules = DEFAULT_RULES
 ) -> list[Document]:
     """The beliefs of these names, as ``belief_document`` has them; without those that the scope has not."""
-    constrained = constraints_of(conn, org, scope, now=now, rules=rules)
+    constrained = constraints_among(notices_of(conn, org, scope, now=now, rules=rules))
     found = (_document(conn, org, scope, name, constrained, now, rules) for name in names)
     return [document for document in found if document is not None]
 

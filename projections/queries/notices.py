@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cache, partial
 
 from sqlalchemy import Connection, select
 
@@ -33,29 +35,27 @@ def notices_of(
     until = () if now is None else (NOTICES.c.time <= now.astimezone(UTC).isoformat(),)
     for row in many(conn, NOTICES, org, scope, *until, order=(NOTICES.c.pattern, NOTICES.c.time)):
         patterns[row["pattern"]].append(row)
-    notices = [_notice(conn, org, scope, rows, now, rules) for rows in patterns.values()]
+    runs = cache(partial(_latest_runs, conn, org, scope, now))  # read once, and only where a pattern may constrain
+    notices = [_notice(rows, runs, rules) for rows in patterns.values()]
     return sorted(notices, key=lambda notice: (-notice["contexts"], notice.get("tool", ""), notice["pattern"]))
 
 
-def constraints_of(
-    conn: Connection, org: str, scope: str, *, now: datetime, rules: BeliefRules = DEFAULT_RULES
-) -> dict[str, str]:
+def constraints_among(notices: Iterable[Document]) -> dict[str, str]:
     """For each tool that a pattern constrains, the constraint that was met in most contexts, in words."""
     found: dict[str, str] = {}
-    for notice in notices_of(conn, org, scope, now=now, rules=rules):
+    for notice in notices:
         if notice["standing"] == "constraint" and "tool" in notice:
             found.setdefault(notice["tool"], notice["notice"])
     return found
 
 
-def _notice(
-    conn: Connection, org: str, scope: str, rows: list[Document], now: datetime | None, rules: BeliefRules
-) -> Document:
+def _notice(rows: list[Document], runs: Callable[[], list[Document]], rules: BeliefRules) -> Document:
     last, met, shown = rows[-1], last_met(rows), rows[-SHOWN_RUNS:]
     left = len(met)
     if left >= rules.constraint_contexts and last["tool"]:
-        runs = _runs_since(conn, org, scope, min(met.values()), now)
-        left = contexts_left(met, last["tool"], runs, rules.softening_successes)
+        since = min(met.values())
+        later = [run for run in runs() if run["time"] > since]
+        left = contexts_left(met, last["tool"], later, rules.softening_successes)
     constrains = left >= rules.constraint_contexts
     words = (
         constraint_words(last["tool"], last["cause"], left) if constrains else notice_words(last["tool"], last["cause"])
@@ -74,9 +74,9 @@ def _notice(
     }
 
 
-def _runs_since(conn: Connection, org: str, scope: str, since: str, now: datetime | None) -> list[Document]:
+def _latest_runs(conn: Connection, org: str, scope: str, now: datetime | None) -> list[Document]:
     own = EXPERIENCES.c
-    query = select(own.time, own.counts).where(own.org == org, own.key == scope, own.time > since)
+    query = select(own.time, own.counts).where(own.org == org, own.key == scope)
     if now is not None:
         query = query.where(own.time <= now.astimezone(UTC).isoformat())
     rows = conn.execute(query.order_by(own.time.desc(), own.run).limit(LOOKED_AT))

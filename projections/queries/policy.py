@@ -22,7 +22,7 @@ def learned_of(conn: Connection, org: str, scope: str, *, now: datetime, rules: 
     """
     told = notices_of(conn, org, scope, now=now, rules=rules)
     notices = [one for one in told if one["standing"] == "notice" or not one.get("tool")]
-    return learned(scope, beliefs_of(conn, org, scope, now=now, rules=rules), _once(notices), rules)
+    return learned(scope, beliefs_of(conn, org, scope, now=now, rules=rules, notices=told), _once(notices), rules)
 
 
 def _once(notices: Sequence[Document]) -> list[Document]:
