@@ -14,6 +14,7 @@ from events.errors import Refused
 from events.times import check_time, instant
 from projections.queries import beliefs
 from services.api.deps import After, BackendDep, OrgDep
+from services.api.memories import one_scope
 from services.api.paging import PageParam
 from services.api.problems import Problem
 from services.api.reading import missing, now, read
@@ -43,16 +44,17 @@ async def list_(
     after: After = None,
 ) -> dict[str, Any]:
     """Beliefs of a scope, the most confident first, and notices of what went fatally wrong there."""
-    scope, moment, rules = _scope(agent, user), _moment(at), backend.belief_rules
+    scope, moment, rules = one_scope(user, agent), _moment(at), backend.belief_rules
     if status not in ("", *STATUSES):
         raise Problem(422, "bad_parameter", f"`status` is one of {', '.join(STATUSES)}")
 
     def work(conn: Connection) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        found = beliefs.beliefs_of(conn, org, scope, now=moment, status=status, rules=rules)
-        return found, beliefs.notices_of(conn, org, scope, now=moment, rules=rules)
+        notices = beliefs.notices_of(conn, org, scope, now=moment, rules=rules)
+        found = beliefs.beliefs_of(conn, org, scope, now=moment, status=status, rules=rules, notices=notices)
+        return found, list(map(beliefs.without_secrets, notices))
 
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
-    believed, notices = page.slice(found.value[0]), list(map(beliefs.without_secrets, found.value[1]))
+    believed, notices = page.slice(found.value[0]), found.value[1]
     believed["items"] = list(map(beliefs.without_secrets, believed["items"]))
     return {**believed, "scope": scope, "at": moment.isoformat(), "notices": notices, "read": found.note}
 
@@ -62,7 +64,7 @@ async def show(
     belief: str, backend: BackendDep, org: OrgDep, agent: Agent = "", user: User = "", at: At = "", after: After = None
 ) -> dict[str, Any]:
     """One belief and why it is believed: its latest evidence down to ids of raw events, and what each day weighs."""
-    scope, moment = _scope(agent, user), _moment(at)
+    scope, moment = one_scope(user, agent), _moment(at)
     work = partial(beliefs.belief_document, org=org, scope=scope, belief=belief, now=moment, rules=backend.belief_rules)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     if found.value is None:
@@ -83,7 +85,7 @@ async def evidence(
     after: After = None,
 ) -> dict[str, Any]:
     """All that a belief stands on, the latest first; with `at`, without what is dated later."""
-    scope, moment = _scope(agent, user), _moment(at) if at else None
+    scope, moment = one_scope(user, agent), _moment(at) if at else None
     work = partial(
         beliefs.evidence_of, org=org, scope=scope, belief=belief, now=moment, limit=page.limit + 1, offset=page.offset
     )
@@ -97,7 +99,7 @@ async def experiences(
     backend: BackendDep, org: OrgDep, page: PageParam, agent: Agent = "", user: User = "", after: After = None
 ) -> dict[str, Any]:
     """What a scope keeps of its runs, the latest first."""
-    scope = _scope(agent, user)
+    scope = one_scope(user, agent)
     work = partial(beliefs.experiences_of, org=org, scope=scope, limit=page.limit + 1, offset=page.offset)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
     return {**_page(page, found.value), "scope": scope, "read": found.note}
@@ -117,9 +119,3 @@ def _moment(at: str) -> datetime:
         return instant(check_time(at))
     except Refused as error:
         raise Problem(422, "bad_parameter", f"`at` is no moment: {error}") from error
-
-
-def _scope(agent: str, user: str) -> str:
-    if agent and user:
-        raise Problem(422, "bad_parameter", "give `agent` or `user`, not both: each has beliefs of its own")
-    return f"agent/{agent}" if agent else f"user/{user}" if user else "org"

@@ -12,7 +12,6 @@ from projections.queries.beliefs import experiences_of
 from services.api.beliefs import BELIEFS
 from services.api.deps import After, BackendDep, ComparisonDep, OrgDep
 from services.api.memories import one_scope
-from services.api.problems import Problem
 from services.api.reading import read
 from services.searching.experiences import MOST, meant, passages_of, ranked
 
@@ -39,8 +38,6 @@ async def search(
     `model` is whose vectors were compared; empty where words alone were, and `why` then says the reason. Of a scope the
     latest 2,000 are looked at, and vectors are made of at most 256 passages a search.
     """
-    if "\0" in user + agent:
-        raise Problem(422, "bad_parameter", "no name has a NUL in it")
     scope = one_scope(user, agent)
     work = partial(experiences_of, org=org, scope=scope, limit=MOST)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -129,9 +130,11 @@ async def history(
 
 
 def one_scope(user: str, agent: str) -> str:
-    """The scope that a request names. Raises Problem for two."""
+    """The scope that a request names. Raises Problem for two, and for a name that no store takes."""
     if agent and user:
-        raise Problem(422, "bad_parameter", "give `agent` or `user`, not both: each has memories of its own")
+        raise Problem(422, "bad_parameter", "give `agent` or `user`, not both: each is a scope of its own")
+    if "\0" in user + agent:
+        raise Problem(422, "bad_parameter", "no name has a NUL in it")
     return f"agent/{agent}" if agent else f"user/{user}" if user else "org"
 
 
@@ -202,7 +205,7 @@ async def _search(body: bodies.Search, backend: Backend, org: str, comparison: C
     found = await _of_scopes(backend, org, scopes, wanted, body.after)
     said = [gist(one["content"]) for one in found.value[:MOST_COMPARED]]
     compared = await comparison.compare(org, gist(body.query), said)
-    ranked = rank(found.value, body.query, compared.known)
+    ranked = await asyncio.to_thread(rank, found.value, body.query, compared.known)
     hits = [hit for hit in ranked if hit.score >= body.threshold][: body.top_k]
     if body.record and hits:
         await _recalled(backend, org, body.query, [(hit.memory["scope"], hit.memory["memory"]) for hit in hits])

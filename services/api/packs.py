@@ -17,7 +17,7 @@ from services.api.body import read_body
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.memories import one_scope
 from services.api.paging import PageParam
-from services.api.problems import Problem, problem_of
+from services.api.problems import problem_of
 from services.api.reading import now
 from services.packs.form import MAX_PACK_BYTES, Scope
 from services.packs.gathering import gather
@@ -41,13 +41,13 @@ async def export(backend: BackendDep, org: OrgDep, user: User = "", agent: Agent
 
     The same state makes the same bytes all day. Secrets are masked, and there are no vectors in it.
     """
-    scope = Scope.of(_scope(user, agent))
+    scope = Scope.of(one_scope(user, agent))
     wait_s = backend.settings.read_timeout_s
     rules = backend.belief_rules
     pack = await gather(backend.read_models, org, scope, now().date(), rules=rules, after=after, wait_s=wait_s)
-    raw = await asyncio.to_thread(write_pack, pack)
+    raw, digest = await asyncio.to_thread(lambda: (write_pack(pack), pack.digest))
     name = quote(f"{scope.key.replace('/', '-')}.refold.zip", safe="")
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "x-refold-pack": pack.digest}
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "x-refold-pack": digest}
     return Response(raw, media_type=MEDIA_TYPE, headers=headers)
 
 
@@ -71,8 +71,9 @@ async def take_in(
     raw = await read_body(request, MAX_PACK_BYTES)
     pack = await asyncio.to_thread(read_pack, raw)
     factor = backend.settings.pack_confidence if confidence is None else confidence
-    scope = Scope.of(_scope(user, agent)) if user or agent else pack.scope
-    importing = Importing(backend, org, pack, Target(scope, round(factor, 4)))
+    scope = Scope.of(one_scope(user, agent)) if user or agent else pack.scope
+    target = Target(scope, round(factor, 4))
+    importing = await asyncio.to_thread(Importing, backend, org, pack, target)  # it takes a digest of all that is in it
     if progress:
         return StreamingResponse(_lines(importing), media_type=LINES)
     *_, report = [told async for told in importing.run(now())]
@@ -84,7 +85,7 @@ async def list_(
     backend: BackendDep, org: OrgDep, page: PageParam, user: User = "", agent: Agent = ""
 ) -> dict[str, Any]:
     """What was imported into a scope: each pack with what became of it, and the notes and settlements it brought."""
-    scope = _scope(user, agent)
+    scope = one_scope(user, agent)
     found = await backend.db.read(partial(imports_of, org=org, scope=scope))
     return {**page.slice(found), "scope": scope}
 
@@ -101,9 +102,3 @@ async def _lines(importing: Importing) -> AsyncIterator[bytes]:
             orjson.dumps({"problem": {"status": problem.status, "code": problem.code, "detail": problem.detail}})
             + b"\n"
         )
-
-
-def _scope(user: str, agent: str) -> str:
-    if "\0" in user + agent:
-        raise Problem(422, "bad_parameter", "no name has a NUL in it")
-    return one_scope(user, agent)
