@@ -9,6 +9,7 @@ pass the curator like everything else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from services.curation.extract import MOST, MOST_CHARS, text_of
 from services.curation.quality import is_own_output
 from services.models.client import Models
 from services.models.failure import ModelFailed
+from services.models.spent import Spent
 
 TRIES = 2
 LONGEST = 600
@@ -79,17 +81,15 @@ async def read_by_model(models: Models, org: str, model: str, text: str) -> dict
         {"role": "system", "content": _SYSTEM},
         {"role": "user", "content": f"{_LINE}\n{shown}\n{_LINE}"},
     ]
-    spent = {"calls": 0, "tokens_in": 0, "tokens_out": 0, "cost": 0.0, "latency_ms": 0.0}
+    spent = Spent()
     for _ in range(TRIES):
         try:
             answer = await models.ask(org, model, messages, schema=SCHEMA)
         except ModelFailed:
-            if not spent["calls"]:
+            if not spent.calls:
                 raise
             break
-        spent["calls"] += 1
-        for name in ("tokens_in", "tokens_out", "cost", "latency_ms"):
-            spent[name] += getattr(answer, name)
+        spent.count(answer)
         try:
             found = msgspec.json.decode(answer.text, type=_Answer).memories
         except (msgspec.DecodeError, ValueError) as error:
@@ -97,8 +97,8 @@ async def read_by_model(models: Models, org: str, model: str, text: str) -> dict
             told = {"role": "assistant", "content": answer.text}
             messages = [*messages[:2], told, {"role": "user", "content": again}]
             continue
-        return {"model": model, "found": _plain(found), "understood": True, **spent}
-    return {"model": model, "found": [], "understood": False, **spent}
+        return {"model": model, "found": _plain(found), "understood": True, **asdict(spent)}
+    return {"model": model, "found": [], "understood": False, **asdict(spent)}
 
 
 def _plain(found: Sequence[_Memory]) -> list[dict[str, Any]]:

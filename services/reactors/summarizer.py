@@ -15,7 +15,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,8 +27,9 @@ from projections.cards.kinds import kind_of
 from projections.cards.summary import LIMIT, summarize
 from projections.cards.trace import Traced, card_id, trace
 from projections.cards.values import in_text
-from services.models.client import Answer, Models
+from services.models.client import Models
 from services.models.failure import ModelFailed
+from services.models.spent import Spent
 from services.reactors.reactor import Later, Reaction, Reactor
 
 TRIES = 3
@@ -60,34 +61,15 @@ async def summarise(reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
     if not traced.found or sum(len(fact.text) for fact in traced.facts) <= LIMIT or await _said_before(reaction):
         return []
     try:
-        spent = await _ask(reaction.outside.models, reaction.event.org, model, traced)
+        summary, spent = await _ask(reaction.outside.models, reaction.event.org, model, traced)
     except ModelFailed as failure:
         return _failed(reaction, failure)
     source = reaction.event
     names = {name: getattr(source, name) for name in ("agent", "user", "session", "task", "run")}
-    data = {"card": card_id(reaction.recorded), "model": model, **asdict(spent)}
+    data = {"card": card_id(reaction.recorded), "summary": summary, "model": model, **asdict(spent)}
     # the day that it is paid on is today, not that of what was summarised
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return [{**reaction.derive("card.summarized", data, **names), "time": now}]
-
-
-@dataclass
-class _Spent:
-    """The summary, or ``""`` when no answer held, and what the calls took."""
-
-    summary: str = ""
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float = 0.0
-    latency_ms: float = 0.0
-
-    def count(self, answer: Answer) -> None:
-        self.calls += 1
-        self.tokens_in += answer.tokens_in
-        self.tokens_out += answer.tokens_out
-        self.cost += answer.cost
-        self.latency_ms = round(self.latency_ms + answer.latency_ms, 1)
 
 
 async def _said_before(reaction: Reaction) -> bool:
@@ -114,9 +96,12 @@ def _failed(reaction: Reaction, failure: ModelFailed) -> Sequence[dict[str, Any]
     return []
 
 
-async def _ask(models: Models, org: str, model: str, traced: Traced) -> _Spent:
-    """Ask for a summary until one holds. Raises ModelFailed where nothing was answered at all."""
-    spent = _Spent()
+async def _ask(models: Models, org: str, model: str, traced: Traced) -> tuple[str, Spent]:
+    """A summary that holds, or ``""`` when no answer does, and what that took.
+
+    Raises ModelFailed where nothing was answered at all.
+    """
+    spent = Spent()
     must = _must(traced.facts, traced.found)
     shown = summarize(traced.facts, limit=SHOWN)
     line = f"----- {traced.text[:12]} -----"  # a text that knows its own digest cannot be written
@@ -135,11 +120,10 @@ async def _ask(models: Models, org: str, model: str, traced: Traced) -> _Spent:
         summary = answer.text.strip()
         wrong = _wrong(summary, answer.complete, traced.facts, must)
         if not wrong:
-            spent.summary = summary
-            break
+            return summary, spent
         again = f"{wrong} Write the note again."
         messages = [*messages[:2], {"role": "assistant", "content": summary}, {"role": "user", "content": again}]
-    return spent
+    return "", spent
 
 
 def _must(facts: Sequence[Fact], found: dict[str, str]) -> dict[str, str]:
