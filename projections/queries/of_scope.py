@@ -7,8 +7,6 @@ in a read of an agent's scope, whoever wrote it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, or_, select
 
@@ -44,7 +42,7 @@ def notes_of_scope(conn: Connection, org: str, scope: str) -> list[Document]:
     query = select(*columns).join(RUNS, same & written).where(RUNS.c.org == org, *_whose(RUNS, scope))
     rows = conn.execute(query.order_by(NOTES.c.key, NOTES.c.note)).mappings()
     return [
-        {"task": row["key"].removeprefix("task/"), "note": row["full"] or row["note"], **_some(row, _NOTE)}
+        {"task": row["key"].removeprefix("task/"), "note": row["full"] or row["note"], **pick(dict(row), *_NOTE)}
         for row in rows
     ]
 
@@ -55,7 +53,7 @@ def settlements_of_scope(conn: Connection, org: str, scope: str) -> list[Documen
     columns = (of.run_id, *(of[name] for name in _SETTLEMENT))
     query = select(*columns).where(of.org == org, of.status == "active", *_whose(SETTLEMENTS, scope))
     rows = conn.execute(query.order_by(of.run, of.key)).mappings()
-    return [{"run": row["run_id"], **_some(row, _SETTLEMENT)} for row in rows]
+    return [{"run": row["run_id"], **pick(dict(row), *_SETTLEMENT)} for row in rows]
 
 
 def _whose(table: Table, scope: str) -> tuple[ColumnElement[bool], ...]:
@@ -63,7 +61,3 @@ def _whose(table: Table, scope: str) -> tuple[ColumnElement[bool], ...]:
     if level == "user":
         return (table.c.user == name,)
     return table.c.user == "", table.c.agent == (name if level == "agent" else "")
-
-
-def _some(row: Mapping[Any, Any], names: tuple[str, ...]) -> Document:
-    return {name: row[name] for name in names if row[name] not in ("", None)}

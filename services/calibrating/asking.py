@@ -50,7 +50,7 @@ async def by_model(models: Models, org: str, model: str, document: dict[str, Any
     answer = await models.ask(org, model, _messages(document), schema=_SCHEMA)
     try:
         found = msgspec.json.decode(answer.text.strip(), type=_Answer)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except msgspec.DecodeError as error:
         raise ModelFailed("invalid_output", f"the answer is no verdict: {error}") from error
     reason = clip(masked_text(found.reason.strip()), REASON_CHARS)
     return Review(

@@ -24,7 +24,7 @@ from events.archive.reader import Archive
 from events.clock import now_ms
 from events.database import Database
 from events.errors import Fenced, RefoldError, Transient
-from events.keys import partition_of
+from events.keys import members_of, partition_of
 from projections.engine import ownership
 from projections.queries.beliefs import belief_documents, beliefs_of
 from projections.queries.confidence import BeliefRules
@@ -179,7 +179,6 @@ def _id(org: str, scope: str, belief: str, slot: datetime) -> str:
 
 
 def _raw(org: str, scope: str, document: Mapping[str, Any], slot: datetime, review: Review) -> dict[str, Any]:
-    level, _, name = scope.partition("/")
     data = {
         "belief": document["belief"],
         "slot": slot.isoformat(timespec="seconds"),
@@ -188,7 +187,7 @@ def _raw(org: str, scope: str, document: Mapping[str, Any], slot: datetime, revi
         "by": review.by,
         "detail": review.detail,
         "because": list(review.because),
-        "scope": level,
+        "scope": scope.partition("/")[0],
     }
     if review.by != "evidence":
         data |= {name: getattr(review, name) for name in ("tokens_in", "tokens_out", "latency_ms")}
@@ -199,5 +198,5 @@ def _raw(org: str, scope: str, document: Mapping[str, Any], slot: datetime, revi
         "time": review.time.isoformat(timespec="milliseconds"),
         "org": org,
         "data": data,
-        **({level: name} if name else {}),
+        **members_of(scope),
     }

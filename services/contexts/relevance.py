@@ -3,8 +3,7 @@
 A memory is relevant as far as it and the query share words (``services.curation.search`` orders them): the weight of
 the shared words over that of the smaller of the two, so that neither a long question nor a long memory hides what they
 have in common; words that many memories have weigh little. Where a model tells that they mean about the same, that is
-enough. Where the query names what a memory is about ("seat"), or
-repeats it, it is relevant anyway.
+enough. Where the query names what a memory is about ("seat"), or repeats it, it is relevant anyway.
 """
 
 from __future__ import annotations

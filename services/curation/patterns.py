@@ -143,7 +143,7 @@ COMPARED = regex.compile(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|
 DIRECTIVE = regex.compile(
     r"^(?:always |never |do not |only |please )*(?:answer|reply|respond|write|speak|talk|use|call|format|show|"
     r"keep|give|send|"
-    r"contact|book|address|include|avoid|stop|explain|summari[sz]e|quote|display|express|report|cite|mention|quote|"
+    r"contact|book|address|include|avoid|stop|explain|summari[sz]e|quote|display|express|report|cite|mention|"
     r"start|end|round|number|list|sign)\b|^(?:always|never) (?!mind\b)\p{L}+ "
 )
 EN = tuple(

@@ -53,7 +53,10 @@ class Api:
             answer = await self.http.get(path, params=given, headers=headers)
         except httpx.HTTPError as error:
             raise Refused(f"the backend does not answer: {error!r:.200}", code="unreachable") from error
-        document: dict[str, Any] = answer.json()
+        try:
+            document: dict[str, Any] = answer.json()
+        except ValueError as error:
+            raise Refused(f"what answers is no Refold: HTTP {answer.status_code}", code="unreachable") from error
         if not answer.is_success:
             raise Refused(str(document.get("detail", answer.reason_phrase)), code=str(document.get("code", "error")))
         return document
