@@ -17,12 +17,14 @@ from projections.queries.rows import Document
 def learned_of(conn: Connection, org: str, scope: str, *, now: datetime, rules: BeliefRules = DEFAULT_RULES) -> Learned:
     """The beliefs and notices of a scope (``user/u1``, ``agent/coder``, ``org``) at a moment.
 
-    A notice that has become a constraint of its tool is told by that tool's belief; what a step or a run failed by,
-    because a call did, by the notice of that call.
+    A notice that has become a constraint of its tool is told by that tool's belief, where the scope has one (a user's
+    has none); what a step or a run failed by, because a call did, by the notice of that call.
     """
     told = notices_of(conn, org, scope, now=now, rules=rules)
-    notices = [one for one in told if one["standing"] == "notice" or not one.get("tool")]
-    return learned(scope, beliefs_of(conn, org, scope, now=now, rules=rules, notices=told), _once(notices), rules)
+    beliefs = beliefs_of(conn, org, scope, now=now, rules=rules, notices=told)
+    known = {one["belief"] for one in beliefs}
+    notices = [one for one in told if one["standing"] == "notice" or f"tool/{one.get('tool', '')}" not in known]
+    return learned(scope, beliefs, _once(notices), rules)
 
 
 def _once(notices: Sequence[Document]) -> list[Document]:

@@ -188,6 +188,21 @@ def test_a_policy_tells_once_what_call_step_and_run_failed_by(stored: Read) -> N
     assert found.notices[0]["cause"] == "nobody # is at home"
 
 
+def test_a_policy_tells_a_users_pattern_with_its_tool_however_often_it_was_met(stored: Read) -> None:
+    """A user's scope has no belief about a tool that could tell the constraint."""
+    node = {"node": "call/1", "kind": "call", "label": "fatal_failure", "tool": "pay", "pattern": "pay: away"}
+    raws = [
+        event("experience.recorded", id=f"r{n}", user="rosa", time=MONDAY.isoformat(), data={
+            "run": f"r{n}", "deriver_version": 2, "scope": "user", "counts": [], "nodes": [node | {"context": f"c{n}"}],
+        })
+        for n in range(3)
+    ]  # fmt: skip
+    (notice,) = learned_of(stored(raws), "default", "user/rosa", now=MONDAY).notices
+    assert (notice["tool"], notice["contexts"], notice["standing"]) == ("pay", 3, "constraint")
+    agents = [used(MONDAY, f"a{n}", bad=1, context=f"c{n}", fatal="away~00aa11bb") for n in range(3)]
+    assert learned_of(stored(agents), "default", "agent/clerk", now=MONDAY).notices == ()
+
+
 def test_without_contexts_runs_stand_for_them(stored: Read) -> None:
     raws = [used(MONDAY + timedelta(days=day), f"r{day}", bad=1, fatal="declined~00aa11bb") for day in range(3)]
     assert standing(stored(raws), 3) == ("constraint", 3)
