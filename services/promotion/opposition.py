@@ -31,7 +31,10 @@ def _oppositions(voice: Event, known: Rulebook) -> Iterator[dict[str, Any]]:
     if ask is None or rule not in known.proposed:
         return
     for name in sorted(known.against(*ask)):
-        if known.since[name] < at:
+        since = known.since.get(name)
+        if since is None:
+            continue  # it is on its way to the log: its own wish is read after this one
+        if since < at:
             yield _against(voice, name)
         if at <= known.since[rule]:  # else an earlier wish for it looks at the later ones
             yield from (_against(one, rule) for one in known.voices.get(name, ()) if instant(one.time) > at)

@@ -117,7 +117,8 @@ def of_path(path: str, known: Rulebook) -> list[Tried]:
     Runs that succeed on it speak against leaving it, and are no reason not to propose it: whether that comes to be
     would depend on which of them arrived first. A run without a verdict counts where it had one before.
     """
-    rule, tries = path_rule(path).belief, [*known.paths.get(path, {}).values()]
+    rule = path_rule(path).belief
+    tries = [tried for tried in known.paths.get(path, {}).values() if tried.run not in known.gone]
     failed = {tried.run for tried in tries if tried.label in FAILED}
     if not path or rule in known.retracted:  # what somebody took back stays so
         return []

@@ -82,7 +82,7 @@ class Rulebook:
         self.voices: dict[str, list[Event]] = {}
         """Rule about conduct -> the wishes for it, as the promoter has published them."""
         self.paths: dict[str, dict[str, Tried]] = {}
-        """Path -> experiences of it, by the ids of their events."""
+        """Path -> experiences of it, by the ids of their events, also of runs that are ``gone`` since."""
         self.gone: set[str] = set()
         """Runs that were taken back for good."""
 
@@ -118,8 +118,6 @@ class Rulebook:
                 self.memories[memory] = msgspec.structs.replace(self.memories[memory], content=content)
             case ExperienceRecorded(scope="agent", deriver_version=version, run=run) if version == LAST_WORD:
                 self.gone.add(run)
-                for path, tries in self.paths.items():
-                    self.paths[path] = {name: tried for name, tried in tries.items() if tried.run != run}
             case ExperienceRecorded(scope="agent") as experience if experience.path and experience.run not in self.gone:
                 self._fold_path(event, experience)
             case FeedbackGiven(text=text) if text.strip():

@@ -19,6 +19,7 @@ from events.database import Database
 from events.event import START
 from events.types.belief import LAST_WORD
 from projections.beliefs import BELIEFS_PROJECTION
+from services.promotion.pieces import of_path
 from services.promotion.rulebook import Rulebook
 from services.reactors.forgetter import FORGETTER
 from services.reactors.hindsight import HINDSIGHT
@@ -137,7 +138,8 @@ def test_a_promoter_counts_no_run_that_was_taken_back() -> None:
         {"run": "r1", "deriver_version": LAST_WORD},
         {"run": "r1", "deriver_version": 2, "path": "grep", "path_label": "fatal_failure"},
         {"run": "r2", "deriver_version": 1, "path": "grep", "path_label": "success"},
+        *({"run": f"r{n}", "deriver_version": 1, "path": "grep", "path_label": "fatal_failure"} for n in (3, 4, 5)),
     ]
     known.advance(record(event("experience.recorded", n, agent="coder", data={**raw, "scope": "agent"})
                          for n, raw in enumerate(raws)))  # fmt: skip
-    assert [(tried.run, tried.label) for tried in known.paths["grep"].values()] == [("r2", "success")]
+    assert [tried.run for tried in of_path("grep", known)] == ["r2", "r3", "r4", "r5"]

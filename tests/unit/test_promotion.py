@@ -10,14 +10,19 @@ import numpy as np
 import orjson
 import pytest
 
+from events.door import admit
+from events.event import Position, Recorded
+from events.registry import decode_payload
 from events.triggers import parse
 from services.curation.extract import proposals_of
 from services.curation.statements import gist
 from services.embedding.use import LightUse
 from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
 from services.promotion.neighbours import LEAST, may_be_one
+from services.promotion.opposition import oppositions
 from services.promotion.pieces import tools_of
-from services.promotion.rules import rule_of
+from services.promotion.rulebook import PROMOTER, Rulebook
+from services.promotion.rules import conduct_id, rule_of
 from services.promotion.said import MOST_CHARS, is_safe, shown, wishes_in
 from services.promotion.wishes import opposed, wishes_of
 
@@ -93,6 +98,11 @@ def test_talk_about_other_things_is_no_wish(text: str) -> None:
     assert wishes_in(text) == []
 
 
+def test_chinese_is_asked_for_in_its_most_common_name() -> None:
+    (wish,) = wishes_in("请用中文回答")
+    assert rule_of(wish).statement == "用中文回答"
+
+
 def test_a_wish_for_once_is_told_apart() -> None:
     assert [wish.once for wish in wishes_in("Just the result this time. 请用中文回答")] == [True, False]
     both = wishes_in("Usually just the result. But explain it this time")
@@ -153,6 +163,31 @@ def test_the_tools_of_a_trigger() -> None:
     trigger = {"all": [{"field": "tool", "is": "a"}, {"any": [{"field": "tools", "in": ["b", 3]}]}, {"not": {}}]}
     assert tools_of(trigger) == {"a", "b"}
     assert tools_of({}) == tools_of({"field": "goal", "has": "a"}) == set()
+
+
+def test_what_is_on_its_way_to_the_log_is_opposed_once_it_is_there() -> None:
+    """The wish that is read later looks both ways."""
+    one, other = conduct_id(("process", "steps", False)), conduct_id(("process", "conclusion", False))
+    known, log = Rulebook(), [*published(other, 1), *published(one, 3)]
+    known.advance(log[:2])
+    known.expect([{"type": "belief.proposed", "data": orjson.loads(log[2].event.data)}])
+    assert oppositions(log[1].event, known) == []
+    known.advance(log)
+    assert [raw["data"]["belief"] for raw in oppositions(log[3].event, known)] == [other]
+
+
+def published(rule: str, n: int) -> list[Recorded]:
+    """What the promoter makes of a wish for a rule, in the minute ``n``."""
+    proposed = {"belief": rule, "kind": "user_preference", "statement": "as it says", "confidence": 0.5}
+    verified = {"belief": rule, "supports": True, "source": f"session/{n}"}
+    found = []
+    for place, (kind, data) in enumerate((("belief.proposed", proposed), ("belief.verified", verified)), n):
+        event = admit({
+            "id": f"e{place}", "type": kind, "source": PROMOTER, "user": "ada", "time": f"2026-03-01T10:0{n}:00Z",
+            "data": {**data, "scope": "user"},
+        })  # fmt: skip
+        found.append(Recorded(0, Position(1, place), event, decode_payload(event)))
+    return found
 
 
 def test_neighbours_in_meaning_are_rather_missed_than_wrong() -> None:
