@@ -127,6 +127,8 @@ TAKEN_BACK = regex.compile(
     r"^(?:i )?(?:hates?|dislikes?|avoids?|can not stand|can't stand|stopped|quit|gave up|never) "
 )
 DENIED = regex.compile(rf"^(?:i )?{NEGATED} (?P<rest>.+)$|^(?:never|do not|stop|no more) (?P<rest>.+)$")
+DOING_WITHOUT = regex.compile(r"\b(?:no(?! ?,)|not|without|never|skip|stop|drop|avoid|hate)\b")
+"""Of a wish in a few words: that it is for doing without (``no bullet points, please``)."""
 LIKED = regex.compile(
     rf"^i {VERB} (?:to (?:use|have|get|receive|book|be|take|drink|eat|see|work with) |getting |having |"
     r"using |your |my )?(?P<v>.+)$"

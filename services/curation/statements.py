@@ -146,6 +146,7 @@ def _read_english(plain: str) -> Statement:
             return _attributed(found, attribute, words, negative, condition, personal)
     known = _only(_values(core))
     if known and known[0] in (_PLAIN_CHOICES if core.startswith("i ") else _STYLES if len(words) <= _FEW else ()):
+        negative = negative or (known[0] in _STYLES and p.DOING_WITHOUT.search(core) is not None)
         return Statement(USER, *known, negative, condition, words, directive or known[0] in _STYLES, personal)
     return _of_a_thing(text, words, p.SET, p.THING) or Statement(USER, "", "", negative, "", words, directive, personal)
 

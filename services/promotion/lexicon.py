@@ -52,7 +52,7 @@ _ZH_END = r"(?:最终|最后)?(?:结论|结果|答案)"
 _SOUND = r"\b(?:be|keep (?:it|things|your \w+|a)|stay|sound|write|talk|speak) (?:(?:more|a bit|a little|very|less) )?"
 _LANGUAGES = {
     "english": "english|英语|英文",
-    "chinese": "chinese|mandarin|中文|汉语|普通话",
+    "chinese": "chinese|mandarin|普通话|汉语|中文",
     "french": "french|法语|法文",
     "german": "german|德语|德文",
     "spanish": "spanish|西班牙语",

@@ -164,6 +164,8 @@ def test_own_output_is_recognised(text: str) -> None:
         ("I no longer live in Oslo", ("user", "residence"), "oslo", True),
         ("I prefer tea over coffee", ("user", "coffe or tea"), "tea", False),
         ("From now on call me Max", ("user", "name"), "max", False),
+        ("No bullet points, please", ("user", "format"), "bullets", True),
+        ("No, bullet points please", ("user", "format"), "bullets", False),
         ("the weather was fine", None, "", False),
         ("", None, "", False),
         ("x" * 10_000, None, "", False),
@@ -197,6 +199,12 @@ def test_who_says_a_thing_is_no_part_of_its_gist() -> None:
 )
 def test_what_users_say(message: Any, expected: list[str]) -> None:
     assert [proposal["content"] for proposal in proposals_of(message)] == expected
+
+
+def test_doing_without_is_no_copy_of_wishing_for() -> None:
+    case = {"content": "Bullet points would be great here, thanks!", "kind": "preference",
+            "before": [{"content": "No bullet points please.", "kind": "preference"}]}  # fmt: skip
+    assert class_of(case) == "conflict"
 
 
 def test_a_correction_names_what_it_corrects() -> None:
