@@ -15,7 +15,7 @@ from services.curation.consolidate import Merger, merger_with
 from services.curation.decisions import memory_name
 from services.curation.view import ScopeView
 from services.reactors.reactor import Later, Reaction, Reactor
-from services.reactors.scopes import Scopes, follow
+from services.reactors.scopes import Scope, Scopes, follow
 
 MOST = 5_000
 """Active memories of a scope beyond which nothing is consolidated: each would be compared with all."""
@@ -25,7 +25,7 @@ class Consolidator:
     """Consolidates; remembers scopes, so that each memory costs the scope's news and not its history."""
 
     def __init__(self) -> None:
-        self._scopes = Scopes()
+        self._scopes = Scopes(Scope)
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Consolidate the memory that was admitted with one that it covers, or that covers it."""

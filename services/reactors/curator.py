@@ -21,7 +21,7 @@ from services.curation.statements import gist
 from services.curation.view import ScopeView, unseen
 from services.reactors.derived import derived_id
 from services.reactors.reactor import Later, Reaction, Reactor
-from services.reactors.scopes import Scopes, follow
+from services.reactors.scopes import Scope, Scopes, follow
 
 PATIENCE_S = 10.0
 """How long decisions may be on their way before they are made again, with the same ids."""
@@ -33,7 +33,7 @@ class Curator:
     """Decides; remembers scopes, so that a decision costs their news and not their history."""
 
     def __init__(self) -> None:
-        self._scopes = Scopes()
+        self._scopes = Scopes(Scope)
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Decide what waits in the source's scope; nothing where it is decided already."""

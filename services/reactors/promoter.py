@@ -20,15 +20,13 @@ of people travel.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
-from events.archive.reader import Archive
 from events.event import Event, Recorded
-from events.keys import scope_key, task_key
+from events.keys import members_of, scope_key, task_key
 from events.types.base import Level
 from events.types.belief import BeliefVerified, ExperienceRecorded
 from events.types.memory import (
@@ -55,9 +53,8 @@ from services.reactors.near import nearest
 from services.reactors.paths import path_events, spoken_at
 from services.reactors.person import person_of
 from services.reactors.reactor import PAGE, Later, Reaction, Reactor, read_recorded
+from services.reactors.scopes import Scopes
 
-MOST = 256
-"""Scopes that are remembered; another one is folded from its events again."""
 LONG = 1_000
 """Characters of a text that is read beside the loop: a page takes milliseconds."""
 LAST = "last"
@@ -96,7 +93,7 @@ class Promoter:
     """Promotes; remembers scopes, so that a decision costs their news and not their history."""
 
     def __init__(self) -> None:
-        self._of: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], _Remembered]] = WeakKeyDictionary()
+        self._scopes = Scopes(_Remembered)
 
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """What the source event is evidence of."""
@@ -111,7 +108,8 @@ class Promoter:
             case BeliefVerified(supports=True) if event.source == PUBLISHED_BY:
                 return await self._opposed(reaction)
             case ScopeErased() as payload:
-                return self._forget(reaction, payload)
+                self._scopes.forget(reaction, payload)
+                return []
             case MemoryAdmitted() | MemoryRejected(reason="duplicate"):
                 return await self._remembered(reaction)
             case MemorySuperseded() | MemoryInvalidated() | MemoryDeleted() | MemoryRestored():
@@ -183,41 +181,13 @@ class Promoter:
         async with self._followed(reaction, _scope_of(reaction.event.key)) as known:
             return oppositions(reaction.event, known)
 
-    def _forget(self, reaction: Reaction, payload: ScopeErased) -> list[dict[str, Any]]:
-        """Remember nothing of who was erased: the log no longer does."""
-        key = scope_key(payload.level, user=payload.subject, agent=payload.subject)
-        self._of.get(reaction.archive, OrderedDict()).pop((reaction.event.org, key), None)
-        return []
-
-    def _followed(self, reaction: Reaction, scope: Scope) -> _Followed:
-        remembered = self._of.setdefault(reaction.archive, OrderedDict())
-        key = (reaction.event.org, scope.key)
-        one = remembered.setdefault(key, _Remembered())
-        remembered.move_to_end(key)
-        if len(remembered) > MOST:
-            remembered.popitem(last=False)
-        return _Followed(reaction, scope, one)
-
-
-@dataclass
-class _Followed:
-    """A scope's rulebook, up to what the archive has now, for one at a time."""
-
-    reaction: Reaction
-    scope: Scope
-    remembered: _Remembered
-
-    async def __aenter__(self) -> Rulebook:
-        await self.remembered.turn.acquire()
-        try:
-            await _follow(self.reaction, self.scope.key, self.remembered.rules)
-        except BaseException:
-            self.remembered.turn.release()
-            raise
-        return self.remembered.rules
-
-    async def __aexit__(self, *_: object) -> None:
-        self.remembered.turn.release()
+    @asynccontextmanager
+    async def _followed(self, reaction: Reaction, scope: Scope) -> AsyncIterator[Rulebook]:
+        """A scope's rulebook, up to what the archive has now, for one at a time."""
+        remembered = self._scopes.of(reaction, scope.key)
+        async with remembered.turn:
+            await _follow(reaction, scope.key, remembered.rules)
+            yield remembered.rules
 
 
 async def _follow(reaction: Reaction, key: str, known: Rulebook) -> None:
@@ -266,7 +236,7 @@ def _published(
     if last in known.ids:
         return []
     event = reaction.event
-    names: dict[str, str] = {} if scope.level == "org" else {scope.level: scope.name}
+    names = members_of(scope.key)
     if scope.level == "user":
         names |= {name: getattr(event, name) for name in ("agent", "session", "task", "run")}
     said = _contents(decision, scope, known, event, source)

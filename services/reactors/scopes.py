@@ -1,10 +1,12 @@
-"""The scopes that a reactor of memories remembers, each folded from its own events in the archive, and followed on."""
+"""The scopes that a reactor remembers, each folded from its own events in the archive, and followed on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from events.archive.reader import Archive
@@ -20,7 +22,10 @@ MOST = 256
 
 @dataclass
 class Scope:
-    """What is remembered of a scope. ``sender`` is the event whose reaction has decisions on their way to the log."""
+    """What a reactor of memories remembers of a scope.
+
+    ``sender`` is the event whose reaction has decisions on their way to the log.
+    """
 
     view: ScopeView = field(default_factory=ScopeView)
     sender: str = ""
@@ -28,18 +33,22 @@ class Scope:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Scopes:
-    """Scopes by archive, org and key; the least recently used are forgotten."""
+T = TypeVar("T")
 
-    def __init__(self) -> None:
-        self._of: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], Scope]] = WeakKeyDictionary()
 
-    def of(self, reaction: Reaction) -> Scope:
-        """The scope of the source event."""
-        event = reaction.event
+class Scopes(Generic[T]):
+    """Scopes by archive, org and key, each a ``new`` one at first; the least recently used are forgotten."""
+
+    def __init__(self, new: Callable[[], T]) -> None:
+        self._new = new
+        self._of: WeakKeyDictionary[Archive, OrderedDict[tuple[str, str], T]] = WeakKeyDictionary()
+
+    def of(self, reaction: Reaction, key: str = "") -> T:
+        """The scope of a key; empty: of the source event."""
+        name = (reaction.event.org, key or reaction.event.key)
         scopes = self._of.setdefault(reaction.archive, OrderedDict())
-        scope = scopes.setdefault((event.org, event.key), Scope())
-        scopes.move_to_end((event.org, event.key))
+        scope = scopes.setdefault(name, self._new())
+        scopes.move_to_end(name)
         if len(scopes) > MOST:
             scopes.popitem(last=False)
         return scope
