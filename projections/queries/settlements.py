@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, exists, func, or_, select, true
 
 from events.keys import session_key, task_key
 from projections.bounds import short
-from projections.queries.rows import Document, Query, of_run, pick, position
-from projections.settlements import ENDED_RUNS, MODEL_DAYS, SESSIONS, SETTLED_RUNS, SETTLEMENTS
+from projections.queries.rows import Document, Query, many, of_run, pick, position
+from projections.settlements import ENDED_RUNS, MAX_EVIDENCE_RUNS, MODEL_DAYS, SESSIONS, SETTLED_RUNS, SETTLEMENTS
 
 _LATEST = Query(SESSIONS)
 _OF_RUN = Query(SETTLEMENTS, SETTLEMENTS.c.run == bindparam("of_run"), SETTLEMENTS.c.version == bindparam("of_version"))
@@ -33,14 +33,16 @@ def settlement_of_run(conn: Connection, org: str, run: str) -> Document | None:
     return {**_settlement(active), "attempted": tried, "history": [_settlement(row) for row in rows[:-1]]}
 
 
-def session_document(conn: Connection, org: str, session: str) -> Document | None:
+def session_document(conn: Connection, org: str, session: str, user: str = "") -> Document | None:
     """The session's latest state, the only history source of its next context; None when no run of it has ended.
+
+    Users may call their sessions alike: for a ``user``, the runs of all others count for nothing (DESIGN 1, 7).
 
     ``stale`` tells that runs ended since without notes of their own; ``evidence_since`` is what is known of those.
     ``settling`` are runs that have ended and are not settled yet: while there are some, the state is stale, too.
     """
-    settling = _unsettled(conn, org, ENDED_RUNS.c.session == session)
-    return _session(conn, org, session_key(session), settling)
+    mine = (ENDED_RUNS.c.session == session) & (ENDED_RUNS.c.user.in_(("", user)) if user else true())
+    return _session(conn, org, session_key(session), _unsettled(conn, org, mine), user)
 
 
 def task_session_document(conn: Connection, org: str, task: str) -> Document | None:
@@ -86,8 +88,10 @@ def _unsettled(conn: Connection, org: str, whose: ColumnElement[bool]) -> list[D
     return [{"run": run, "reason": reason, "task": task, "time": time} for run, reason, task, time in rows]
 
 
-def _session(conn: Connection, org: str, key: str, settling: list[Document]) -> Document | None:
+def _session(conn: Connection, org: str, key: str, settling: list[Document], user: str = "") -> Document | None:
     row = _LATEST.first(conn, org, key)
+    if row is not None and user and _is_shared(conn, org, key, user):
+        row = _own(conn, org, key, user)
     if row is None:
         return _unknown(settling) if settling else None
     values = {"of_run": short(row["run"]), "of_version": row["version"]}
@@ -102,6 +106,39 @@ def _session(conn: Connection, org: str, key: str, settling: list[Document]) -> 
             {name: value for name, value in item.items() if name != "rank"} for item in row["evidence_since"] or []
         ],
         "settled_runs": row["settled"],
+    }
+
+
+def _is_shared(conn: Connection, org: str, key: str, user: str) -> bool:
+    c = SETTLEMENTS.c
+    others = exists().where(c.org == org, c.key == key, c.user.not_in(("", user)))
+    return bool(conn.execute(select(others)).scalar())
+
+
+def _own(conn: Connection, org: str, key: str, user: str) -> Document | None:
+    """The row of a session as the fold would have made it of one user's runs; None: none of those is settled."""
+    c, ranks = SETTLEMENTS.c, SETTLED_RUNS.c
+    query = select(ranks.run, ranks.rank).where(ranks.org == org, ranks.key == key)
+    ranked = {run: rank for run, rank in conn.execute(query)}  # noqa: C416  a row is no tuple to mypy
+    found = many(conn, SETTLEMENTS, org, key, c.status == "active", c.user.in_(("", user)))
+    if not found:
+        return None
+    found.sort(key=lambda row: ranked[row["run"]])
+    last = next((row for row in reversed(found) if not row["degraded"]), None)
+    since = [row for row in found if last is None or ranked[row["run"]] > ranked[last["run"]]][-MAX_EVIDENCE_RUNS:]
+    noted = last or dict.fromkeys(("run_id", "time"), "") | {"version": 0, "session_state": None, "run": ""}
+    told = ("version", "reason", "interrupted", "evidence", "time")
+    return {
+        **{name: found[-1][name] for name in ("session", "agent", "user")},
+        **{name: noted[name] for name in ("version", "time")},
+        "run": noted["run_id"],
+        "state": noted["session_state"],
+        "stale": bool(since),
+        "evidence_since": [
+            {"run": row["run_id"], "degraded": row["degraded_reason"], **{name: row[name] for name in told}}
+            for row in since
+        ],
+        "settled": len(found),
     }
 
 

@@ -91,7 +91,12 @@ async def settle_again(
 
 @router.get("/v1/sessions/{session:name}/state")
 async def state(
-    session: str, backend: BackendDep, org: OrgDep, after: After = None, wait_s: Wait = 5.0
+    session: str,
+    backend: BackendDep,
+    org: OrgDep,
+    user: Annotated[str, Query(description="By this user's runs alone: users may call their sessions alike")] = "",
+    after: After = None,
+    wait_s: Wait = 5.0,
 ) -> dict[str, Any]:
     """The session's latest state: what its next context starts from.
 
@@ -104,7 +109,7 @@ async def state(
         return found.value is None or not found.value["settling"]
 
     async def ask() -> Found:
-        work = partial(settlements.session_document, org=org, session=session)
+        work = partial(settlements.session_document, org=org, session=session, user=user)
         return await read(backend, SETTLEMENTS, work, org=org, key=session_key(session), after=after)
 
     found = await _waiting(ask, is_settled, wait_s)

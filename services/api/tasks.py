@@ -91,7 +91,7 @@ async def resume(
     found = await read(backend, STATE, work, org=org, key=task_key(task), after=after)
     document = _known(found, task)
     session, prompt = await asyncio.gather(
-        _session(backend, org, task, document["session"], after), _prompt(backend, org, task, document)
+        _session(backend, org, task, document, after), _prompt(backend, org, task, document)
     )
     evidence = session["evidence_since"] if session else []
     beside = {"session_state": session, "pinned_evidence": evidence, "system_prompt": prompt, "read": found.note}
@@ -138,10 +138,14 @@ def _digests(config: str | None) -> dict[str, str | None] | None:
     return value
 
 
-async def _session(backend: Backend, org: str, task: str, session: str, after: str | None) -> dict[str, Any] | None:
+async def _session(
+    backend: Backend, org: str, task: str, document: Mapping[str, Any], after: str | None
+) -> dict[str, Any] | None:
+    session, user = document["session"], document["user"]
+
     def work(conn: Connection) -> dict[str, Any] | None:
         if session:
-            return settlements.session_document(conn, org, session)
+            return settlements.session_document(conn, org, session, user)
         return settlements.task_session_document(conn, org, task)
 
     key = session_key(session) if session else task_key(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     recalled = await _recalled(reader, request, about)
     memories = await remember(reader, request, about, now)
     recalled, brought = together(recalled, memories.brought)
-    left = await _session(reader, task, about.get("session", "")) if "state" in request.parts else None
+    left = await _session(reader, task, about) if "state" in request.parts else None
     run = about.get("run", "")
     prompt, tools = await reader.events(key, lambda conn, upto: started_with(conn, org, task, run, upto))
     turns = await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto))
@@ -104,10 +104,12 @@ def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:
     )
 
 
-async def _session(reader: Reader, task: str, session: str) -> Any:
+async def _session(reader: Reader, task: str, about: Mapping[str, Any]) -> Any:
+    session, user = about.get("session", ""), about.get("user", "")
+
     def work(conn: Connection) -> Any:
         if session:
-            return settlements.session_document(conn, reader.org, session)
+            return settlements.session_document(conn, reader.org, session, user)
         return settlements.task_session_document(conn, reader.org, task)
 
     return await reader.read(SETTLEMENTS, session_key(session) if session else task_key(task), work)

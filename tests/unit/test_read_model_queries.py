@@ -258,6 +258,43 @@ def test_a_session_is_stale_while_a_run_since_is_degraded(stored: Read) -> None:
     assert settlements.task_session_document(conn, "default", "golden") is None
 
 
+def test_users_who_call_their_sessions_alike_have_one_each(stored: Read) -> None:
+    """C16, DESIGN 1, 7: no read crosses a user."""
+
+    def ended(n: int, run: str, user: str, **data: Any) -> list[dict[str, Any]]:
+        who = {"run": run, "task": f"t-{run}", "session": "monday", "user": user, "agent": "clerk"}
+        settled = {"type": "settlement.recorded", "data": {"version": 1, "reason": "end_turn", "by": "agent", **data}}
+        if "degraded" in data:
+            settled = {"type": "settlement.degraded", "data": {"version": 1, "reason": "end_turn", **data}}
+        end = {"type": "run.terminated", "data": {"reason": "end_turn"}}
+        return [
+            {**who, "id": f"{run}-{kind['type']}", "time": f"2026-03-01T10:0{n}:00Z", **kind}
+            for kind in (end, settled)[: 1 if data.get("open") else 2]
+        ]
+
+    goals = {name: {"session_state": {"goal": name, "current_phase": "done"}} for name in ("of rosa", "of tina")}
+    conn = stored(
+        "settlements",
+        [
+            *ended(0, "r1", "rosa", **goals["of rosa"]),
+            *ended(1, "r2", "tina", **goals["of tina"]),
+            *ended(2, "r3", "rosa", degraded="no_model", evidence=["error: of rosa"]),
+            *ended(3, "r4", "rosa", open=True),
+        ],
+    )
+    rosa, tina, pia = (
+        settlements.session_document(conn, "default", "monday", user) for user in ("rosa", "tina", "pia")
+    )
+    assert rosa is not None and tina is not None and pia is None
+    assert (rosa["state"]["goal"], rosa["run"], rosa["reason"]) == ("of rosa", "r1", "end_turn")
+    assert [(one["run"], one["evidence"]) for one in rosa["evidence_since"]] == [("r3", ["error: of rosa"])]
+    assert (rosa["stale"], rosa["settled_runs"], [one["run"] for one in rosa["settling"]]) == (True, 2, ["r4"])
+    assert (tina["state"]["goal"], tina["stale"], tina["settled_runs"]) == ("of tina", False, 1)
+    assert not tina["evidence_since"] and not tina["settling"]
+    alone = settlements.session_document(conn, "default", "monday")
+    assert alone is not None and alone["settled_runs"] == 3
+
+
 # --- beliefs ---------------------------------------------------------------------------------------------------------
 
 
