@@ -35,6 +35,7 @@ __all__ = [
     "beliefs_of",
     "evidence_of",
     "experience_of",
+    "experiences_named",
     "experiences_of",
     "notices_of",
     "without_secrets",
@@ -166,6 +167,12 @@ def experiences_of(
     """What a scope keeps of its runs, the latest first."""
     found = many(conn, EXPERIENCES, org, scope, order=(EXPERIENCES.c.time.desc(),), limit=limit, offset=offset)
     return [_experience(row) for row in found]
+
+
+def experiences_named(conn: Connection, org: str, scope: str, runs: Iterable[str]) -> dict[str, Document]:
+    """What a scope keeps of these runs, by run."""
+    found = many(conn, EXPERIENCES, org, scope, EXPERIENCES.c.run.in_([short(run) for run in runs]))
+    return {row["run_id"]: _experience(row) for row in found}
 
 
 def _experience(row: Document) -> Document:

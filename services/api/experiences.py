@@ -7,8 +7,9 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from sqlalchemy import Connection
 
-from projections.queries.beliefs import experiences_of
+from projections.queries.beliefs import experiences_named, experiences_of
 from services.api.beliefs import BELIEFS
 from services.api.deps import After, BackendDep, ComparisonDep, OrgDep
 from services.api.memories import one_scope
@@ -16,6 +17,7 @@ from services.api.reading import read
 from services.searching.experiences import MOST, meant, passages_of, ranked
 
 router = APIRouter(tags=["beliefs"])
+PAGE = 100
 User = Annotated[str, Query(max_length=256, description="Of this user")]
 Agent = Annotated[str, Query(max_length=256, description="Of this agent: tools and how they ended, nobody's words")]
 
@@ -39,15 +41,29 @@ async def search(
     latest 2,000 are looked at, and vectors are made of at most 256 passages a search.
     """
     scope = one_scope(user, agent)
-    work = partial(experiences_of, org=org, scope=scope, limit=MOST)
-    found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
-    passages = await asyncio.to_thread(lambda: [passages_of(one) for one in found.value])
+    found = await read(backend, BELIEFS, partial(_searched, org=org, scope=scope), org=org, key=scope, after=after)
+    runs, passages = [run for run, _ in found.value], [texts for _, texts in found.value]
     compared = await comparison.compare(org, q, meant(passages))
-    likes = await asyncio.to_thread(ranked, passages, q, compared.cosines)
+    ranking = await asyncio.to_thread(ranked, passages, q, compared.cosines)
+    likes = [like for like in ranking if like.relevance >= threshold]
+    best = {runs[like.number]: like for like in likes[:top_k]}
+    work = partial(experiences_named, org=org, scope=scope, runs=list(best))
+    named = (await read(backend, BELIEFS, work, org=org, key=scope)).value
     items = [
-        {**found.value[like.number], "relevance": like.relevance, **({"signals": like.signals} if explain else {})}
-        for like in likes
-        if like.relevance >= threshold
+        {**named[run], "relevance": like.relevance, **({"signals": like.signals} if explain else {})}
+        for run, like in best.items()
+        if run in named
     ]
-    return {"items": items[:top_k], "total": len(items), "scope": scope, "model": compared.model, "why": compared.why,
+    return {"items": items, "total": len(likes), "scope": scope, "model": compared.model, "why": compared.why,
             "read": found.note}  # fmt: skip
+
+
+def _searched(conn: Connection, org: str, scope: str) -> list[tuple[str, list[str]]]:
+    """Run and passages of each experience. Page by page: all sheets at once would take hundreds of megabytes."""
+    found: list[tuple[str, list[str]]] = []
+    for offset in range(0, MOST, PAGE):
+        page = experiences_of(conn, org, scope, limit=min(PAGE, MOST - offset), offset=offset)
+        found += [(one["run"], passages_of(one)) for one in page]
+        if len(page) < PAGE:
+            break
+    return found
