@@ -26,7 +26,7 @@ class Position(NamedTuple):
     def parse(cls, text: str | bytes) -> Position:
         """Read ``"<epoch>-<n>"``, the form of a Redis stream entry id. Raises ValueError on anything else."""
         raw = text.decode() if isinstance(text, bytes) else text
-        epoch, n = raw.split("-")
+        epoch, n = raw.split("-", 1)  # before the first of an epoch n is -1
         return cls(int(epoch), int(n))
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from events.types.base import JsonValue, Number, Payload, Seconds
 
-Place = Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}-\d{1,18})?$")]
-"""A log position, as it is written; empty: none."""
+Place = Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}-(\d{1,18}|-1))?$")]
+"""A log position, as it is written, -1 before the first of an epoch; empty: none."""
 
 TerminationReason = Literal[
     "end_turn", "interrupt", "cycle_detected", "error_streak", "budget_exhausted", "timeout", "panic_stop", "lost"

@@ -144,8 +144,9 @@ class Watchdog:
         horizon = self._horizon
         if horizon is not None and all(read_to[p] >= horizon.ends[p] for p in self._watches):
             lives = [
-                (life, watch.position)
-                for watch in self._watches.values()
+                # an epoch that has begun since is read as far as it was, too, though nothing may stand in it yet
+                (life, max(watch.position, read_to[partition]))
+                for partition, watch in self._watches.items()
                 for life in watch.silent(horizon.now_ms, self._since_ms, self.limit_s)
             ]
             if lives:

@@ -80,7 +80,8 @@ class Watch:
         before, archived = self.strangers.pop(key)
         run = trajectory(events)
         if run.started is None or run.ending is not None:
-            self._forget(key)
+            if run.ending is None or not _is_lost(run.ending.payload):
+                self._forget(key)  # one that is lost may come back
             return
         life = self._lives[key] = Life(before, archived.event(), archived.received_ms)
         life.approvals.update(run.approvals)

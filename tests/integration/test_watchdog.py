@@ -125,6 +125,39 @@ def test_one_that_comes_back_is_watched_again(redis: AnyServer, db: Database) ->
     within(redis, db, work)
 
 
+def test_one_that_is_lost_again_and_comes_back_after_another_has_taken_over_is_watched(
+    redis: AnyServer, db: Database
+) -> None:
+    """Who takes over reads the second loss together with what came before it, and knows that it is not for good."""
+
+    async def work(stack: Stack) -> None:
+        async with watched(stack, limit_s=LONG_S):
+            await asyncio.sleep(0.3)
+            await starts(stack, "r", "old")
+            await says(stack, "r", "run.terminated", reason="lost")
+            await says(stack, "r", "message.added", role="user", content="here again")
+            await says(stack, "r", "run.terminated", reason="lost")
+        async with watched(stack, "w2"):
+            await until_lost(stack, ["old"])
+            await says(stack, "r", "message.added", role="user", content="and again")
+            await until_lost(stack, ["old", "r"])
+
+    within(redis, db, work)
+
+
+def test_a_run_is_given_up_though_its_partition_has_begun_another_epoch_since(redis: AnyServer, db: Database) -> None:
+    """Nothing stands in that epoch, and nothing may ever."""
+
+    async def work(stack: Stack) -> None:
+        async with watched(stack, limit_s=STEADY_S):
+            await asyncio.sleep(0.1)
+            await starts(stack, "r")
+            await stack.redis.flushall()
+            await until_lost(stack, ["r"])
+
+    within(redis, db, work)
+
+
 def test_who_waits_for_a_person_or_for_a_long_call_is_not_lost(redis: AnyServer, db: Database) -> None:
     async def work(stack: Stack) -> None:
         async with watched(stack):
