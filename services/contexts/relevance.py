@@ -66,5 +66,6 @@ def _shared(said: frozenset[str], wanted: frozenset[str], weight: Mapping[str, f
     both = said & wanted
     if not both:
         return 0.0
-    smaller = min(sum(weight[word] for word in said), sum(weight.get(word, rare) for word in wanted))
-    return sum(weight[word] for word in both) / smaller if smaller else 0.0
+    # exact sums: the order of a set of words is another one in each process
+    smaller = min(math.fsum(weight[word] for word in said), math.fsum(weight.get(word, rare) for word in wanted))
+    return math.fsum(weight[word] for word in both) / smaller if smaller else 0.0

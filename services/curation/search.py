@@ -45,10 +45,11 @@ def rank(memories: Sequence[dict[str, Any]], query: str, meaning: Mapping[int, f
     said = [words_of(f"{one['content']} {one.get('entity', '')} {one.get('attribute', '')}") for one in memories]
     spread = Counter(word for words in said for word in words & wanted)
     weight = {word: math.log(1 + len(memories) / (1 + spread[word])) + 0.1 for word in wanted}
-    total = sum(weight.values())
+    # exact sums: the order of a set of words is another one in each process
+    total = math.fsum(weight.values())
     hits = []
     for place, (memory, words) in enumerate(zip(memories, said, strict=True)):
-        shared = sum(weight[word] for word in words & wanted) / total if total else 0.0
+        shared = math.fsum(weight[word] for word in words & wanted) / total if total else 0.0
         signals = {
             **_about(shared, (meaning or {}).get(place)),
             "phrase": WEIGHTS["phrase"] * bool(phrase and phrase in normal_form(memory["content"])),
