@@ -64,10 +64,15 @@ def tell(selection: Selection, tokens: int) -> Told:
     if told.cut_rules or told.cut_notices or any(told.more):
         shorter = _told(selection, tokens - count(_note(told)) - 2)
         text = f"{shorter.text}\n{_note(shorter)}"
-        if shorter.text and (size := count(text)) <= tokens and (shorter.rules or not told.rules):
+        if shorter.text and (size := count(text)) <= tokens and (_tells_one(shorter) or not told.rules):
             return shorter._replace(text=text, tokens=size)
         # so little room that the note would take it all
     return told._replace(tokens=count(told.text))
+
+
+def _tells_one(told: Told) -> bool:
+    """Whether it tells a rule whole: rather more of a first rule than the number of those that have no room."""
+    return bool(told.rules) and _line(told.rules[0]) in told.text.split("\n")
 
 
 def told_in(selection: Selection, text: str) -> list[Rule]:

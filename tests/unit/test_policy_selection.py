@@ -194,6 +194,14 @@ def test_of_a_first_rule_without_room_the_head_is_told() -> None:
     assert policy.tokens <= 20 and names(policy) == ["p"]
 
 
+def test_a_first_rule_goes_before_the_number_of_what_has_no_room() -> None:
+    words = "unless confirmed first, do not use refund: it failed for good in 3 different contexts"
+    constraint = belief("tool/refund", words, status="constraint")
+    scope = learned("agent/a", [constraint, *(belief(f"b{n}") for n in range(3))], [])
+    assert told(scope, tokens=26).text.splitlines()[1].startswith("- unless confirmed first, do not use refund: it")
+    assert told(scope, tokens=40).text.splitlines()[1:] == [f"- {words}", "(no room for 3 rules)"]
+
+
 def test_of_more_rules_than_are_ever_told_it_is_said_that_there_are_more() -> None:
     scope = learned("agent/a", [belief(f"b{n:04}") for n in range(MOST_TOLD + 7)], [])
     policy = told(scope, tokens=NO_ROOM_LIMIT)
