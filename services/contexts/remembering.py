@@ -11,7 +11,7 @@ from projections.context.remembered import PART, Remembered, always_told, rememb
 from projections.queries.memories import memories_of
 from services.contexts.readers import MEMORIES, Named, Reader
 from services.contexts.request import ContextRequest
-from services.curation.safety import is_order
+from services.curation.safety import hides, is_order, visible
 from services.promotion.pieces import rules_that_say
 from services.promotion.rulebook import Kept
 
@@ -52,7 +52,7 @@ async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, 
 
 def judged(memory: Remembered) -> Remembered:
     """The memory with what only rules of the services can tell of it: whether it is data, and which rules say it."""
-    if is_order(memory.content, memory.kind):
+    if hides(memory.content) or is_order(visible(memory.content), memory.kind):
         return memory._replace(trust="data")
     ruled = rules_that_say(memory.memory, Kept(memory.content, memory.kind, ""))
     return memory._replace(ruled=tuple(ruled))
