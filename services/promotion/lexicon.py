@@ -43,9 +43,23 @@ _OF_ANSWERS = (
     r"(?! (?:to|of|for|in|from|on|with|about|at|is|was) "
     r"(?!(?:your|each|every|the|my|all)? ?(?:answer|question|repl|decision)))"
 )
+_LONG_WAY = (
+    rf"(?:{_WAY}|analys[ie]s|preliminaries|build[- ]?up|lectures?|commentary|working|journey|road(?: to it)?|"
+    r"route|tour|essay|story|how (?:it|that|this) (?:is|was) (?:\w+)|(?:walking|taking|leading) me through)"
+)
+"""The way in more words, where an end stands beside it."""
+_FOUND = (
+    rf"(?:{_END}|(?:end |final )?(?:figures?|numbers?|destination)|summar(?:y|ies)(?: at the end)?|what you (?:found|"
+)
+_FOUND += r"concluded))"
+_NOT_THE = (
+    r"(?: without|,? (?:and |but )?not| rather than| instead of| over) (?!only |just )"
+    r"(?:(?:all|any|of|the|your|a|an|long|whole|detailed) ){0,3}"
+)
 _WISH = (
     r"\b(?:show|see|give|tell|explain|write|spell out|list|include|follow|want|need|keep|like|share|add|"
-    r"take me through|walk me through|display|provide|prefer|present|understand)\b[^,.;:?!]{0,32}?\b"
+    r"take me through|walk me through|display|provide|prefer|present|understand)\b"
+    r"(?:(?!\b(?:without|not|instead|rather|over)\b)[^,.;:?!]){0,32}?\b"
 )
 _ZH_WAY = r"(?:推理|推导|思路|思考|步骤|过程|来龙去脉|怎么(?:得|算|想|推|做)(?:出来|到)?的?|中间(?:步骤|过程)|分析过程)"
 _ZH_END = r"(?:最终|最后)?(?:结论|结果|答案)"
@@ -68,12 +82,18 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         r"\bexplain(?: more)?(?=$| this time| please| today| again)",
         r"\b(?:go|do it|answer|work|proceed) step by step\b|^step by step\b|\btell me why(?: before| every| you|$)|"
         r"\bshow (?:your|the) work(?:ing)?\b",
-        rf"(?:告诉我|讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有)[^,;:不别无]{{0,6}}{_ZH_WAY}",
+        rf"(?:告诉我|讲|说|写|列|展示|给|看|要|解释|带上?|附上?|保留|有)[^,;:不别无]{{0,6}}{_ZH_WAY}(?!就没)",
         rf"(?:每一?步|{_ZH_WAY})(?:(?![不别无]).){{0,4}}(?:讲|写|列|说|展示)(?:一下|出来|清楚|给我)?",
         r"一步一?步(?:地|来|讲|说|写)?|逐步(?:讲|说|解释|来)|(?:讲|说)说?你?(?:是)?怎么(?:想|做|得|算)",
         r"解释(?:一下)?(?:你的)?(?:原因|理由|为什么)",
     ),
     ("process", "conclusion"): (
+        rf"\b{_FOUND}(?: (?:is|are) (?:all|what) i (?:want|need)| matters?(?: to me)?)?{_NOT_THE}{_LONG_WAY}\b",
+        rf"\b(?:spare me|skip|omit|drop|leave out|cut|no need for|without|forget|never mind|ditch|save(?: me)?) "
+        rf"(?:all )?(?:the |your |any )?{_LONG_WAY}(?=,| and (?:just |only )?(?:give|tell|show|say))|"
+        rf"\bleave (?:the |your |any |all )*{_LONG_WAY} (?:out|aside)\b",
+        r"\b(?:skip|forget|never mind) the how\b|\b(?:just|only)\b[^,.;]{0,16}\bwhat it (?:comes|boils) down to\b",
+        r"(?:不用|不要|别|少)(?:再|做)?铺垫",
         rf"\b(?:just|only|simply|straight to|nothing but)\b(?: (?:please|want|wants|need|give|gives|tell|tells|show|"
         rf"shows|state|see|to|me|us|you|with|say|i)){{0,5}} (?:the |a |your |its )?{_END}\b{_OF_ANSWERS}",
         rf"\b{_END},? (?:only|alone|first|is enough|will do|suffices?|is all|are enough|(?:and )?nothing (?:else|more)|"
@@ -96,12 +116,13 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
         rf"\b{_WAY} (?:does not|doesn't|do not|don't|is not|isn't|are not) (?:interest|matter|concern|need|necessary|"
         rf"important)",
         rf"{_ZH_WAY}.{{0,2}}我?(?:不关心|不重要|不感兴趣|没兴趣|不想(?:看|听|知道)|无所谓)",
-        r"\b(?:spare me|skip|leave out|no need for|save me|forget) (?:all )?(?:the )?details\b|"
+        r"\b(?:spare me|skip|leave out|no need for|save me|forget) (?:all )?(?:the )?details\b"
+        r"(?! (?:of|about|on|for|in) (?!how|your|the (?:process|reasoning)))|"
         r"\b(?:give|tell|just|only|want|need)\b[^,.;]{0,12}\bgist\b",
         r"(?:直接|只|就)?(?:说|讲|挑|给)(?:我)?(?:重点|要点|核心)(?!部分)|(?:别|不要|少)(?:再)?(?:绕弯子|拐弯抹角|兜圈子|铺垫)",
         rf"(?:不用|不要|别|不需要)(?:那么)?(?:长篇|多)?(?:的)?分析|{_ZH_END}(?:给我|告诉我)|"
         r"不(?:需要|想|用|必)(?:知道|管)(?:是)?怎么(?:来|得|算|想|做)",
-        rf"(?:直接|只|光|就|仅)(?:要|说|给|告诉|讲|看|需要|想看|想要|关心)?(?:我)?(?:们)?(?:你的)?.{{0,3}}{_ZH_END}(?!部分|出来|里)",
+        rf"(?:直接|只|光|就|仅)(?:要|说|给|告诉|讲|看|需要|想看|想要|关心)?(?:我)?(?:们)?(?:你的)?[^没不]{{0,3}}{_ZH_END}(?!部分|出来|里)",
         rf"(?:给我?|说|讲|看|要)(?:我)?(?:个)?{_ZH_END}(?:就行|就好|即可|就可以|就够)?$",
         rf"{_ZH_END}(?:先行|就行|就好|即可|就够了?|就可以)",
         rf"(?:别|不要|不用|不必|无需|不需要|省略|跳过|省掉|略过|少|不想)(?:跟我|给我|再|说|讲|写|看|听|列|解释|展示|那么多|"
@@ -233,8 +254,9 @@ MENTIONS = {False: _compiled(chinese=False), True: _compiled(chinese=True)}
 CUES = {
     "process": regex.compile(
         r"outcome|conclu|bottom|result|answer|verdict|takeaway|upshot|finding|expla|reason|step|process|deriv|think|"
-        r"thought|work|justif|rational|background|\bhow |detail|gist|number|figure|through|chase|point|tl;?dr|found|"
-        r"why|the end\b|\p{Han}"
+        r"thought|work|justif|rational|background|\bhow\b|detail|gist|number|figure|through|chase|point|tl;?dr|found|"
+        r"working|prelim|build|lectur|comment|journey|road|route|tour|essay|story|destination|summar|analys|walk|taking|"
+        r"leading|comes down|boils|why|the end\b|\p{Han}"
     )
 }
 """Of an aspect with costly patterns: what stands in any text that they find."""
@@ -273,8 +295,8 @@ CONDITION_ZH = regex.compile(
 _ANY_TIME = """
     a about again all always an and answer answering answers any anything approval are as ask asked asking asks
     at be best brevity can case cases claim claims clarity confirmation convenience detail did do does doing done each
-    else ever every everything example examples explain explaining for from future general give giving good have
-    help i i'm in instance is it it's its know like me message messages moment more my need needed next now of on
+    else ever every everything example examples explain explaining for found from future general give giving good have
+    help how i i'm in instance is it it's its know like me message messages moment more my need needed next now of on
     once one permission please possible problem problems question questions reasons replies reply replying
     report reporting respond responding response responses result results sake say saying show simplicity step
     steps task tasks tell telling thanks that the them there these they thing things this time to understand us
@@ -290,7 +312,9 @@ QUESTION = regex.compile(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
 REQUEST = regex.compile(
     r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|"
     r"^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗|(?<!觉得|认为|[这那]样)[好行成]吗[?？]?$|"
-    r"^please\b|[ ,]please\?$|, ?(?:ok(?:ay)?|(?:could|would|will|can) you)\?$"
+    r"^please\b|^(?:please )?(?:skip|leave|never mind|forget|save|spare|drop|cut|omit|ditch)\b[^,?]{2,40}, "
+    r"(?:what|so|just|tell|give)\b|^(?:别|不用|不要|先别|跳过|省略|省掉|略过)[^,?]{1,10},[^,?]{0,6}(?:结论|结果|答案)|"
+    r"[ ,]please\?$|, ?(?:ok(?:ay)?|(?:could|would|will|can) you)\?$"
 )
 """A question that asks for something to be done, or a request that ends like one."""
 

@@ -54,9 +54,12 @@ def labels(splits: str) -> list[dict[str, Any]]:
     return [label for label in found if label["split"] in splits]
 
 
-@pytest.mark.parametrize(("split", "precision", "recall"), [("adef", 0.97, 0.95), ("g", 0.85, 0.7)])
+@pytest.mark.parametrize(("split", "precision", "recall"), [("adef", 0.97, 0.95), ("g", 0.85, 0.7), ("h", 0.97, 0.9)])
 def test_wishes_are_read_as_people_label_them(split: str, precision: float, recall: float) -> None:
-    """More than 200 utterances, a third of them no wish about conduct; 0.90 and 0.75 for those held out."""
+    """More than 200 utterances, a third of them no wish about conduct; 0.90 and 0.75 for those held out (``g``).
+
+    ``h``: the conclusion without the process in every form, and its near misses.
+    """
     found = figures(split)
     print(f"conduct, splits {split}: precision {found.precision:.2f}, recall {found.recall:.2f}, {len(labels(split))}")
     assert len(labels("adefg")) >= 200
@@ -69,7 +72,9 @@ def test_every_way_to_say_it_meets_in_one_wish() -> None:
         "conclusions without the process", "just the bottom line", "skip the reasoning, only the result",
         "don't walk me through it", "直接告诉我结论就行", "别讲过程", "JUST THE BOTTOM LINE!",
         "ｊｕｓｔ the conclusion",
-        "Don’t explain, just the answer",
+        "Don’t explain, just the answer", "I want the conclusion without the process.",
+        "I prefer answers without the reasoning behind them.", "Skip the details, what's the answer?",
+        "All I need is the summary at the end, not the journey.",
     )  # fmt: skip
     assert {wish.what for each in words for wish in wishes_of(each)} == {("process", "conclusion", False)}
     assert all(wishes_of(each) for each in words)
