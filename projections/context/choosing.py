@@ -1,8 +1,8 @@
 """The likely facts under a budget that cannot hold all: by field, each value once, below the cards that tell them; in a
 tight budget, where headings of cards would cost more than they tell, all cards as one.
 
-Values of sentences stand behind the words before them (``phrases``) as long as there is no room for whole sentences; a
-sentence that is chosen takes the place of its own phrases.
+Sentences of results that tell much of what is likely come whole in a share of the budget (``sentences``); values of the
+others stand behind the words before them (``phrases``). A sentence that is chosen takes the place of its own phrases.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from projections.context.phrases import phrased, phrases_before
 from projections.context.ranking import Ranked, rank
 from projections.context.rendering import by_field, compressed, heading, labels_of
+from projections.context.sentences import room, whole
 from projections.context.shapes import is_prose
 from projections.context.sources import Needs, Source
 from projections.context.tokens import count, weigh
@@ -47,8 +48,11 @@ def likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
     """The most likely facts of the sources (the latest last) in at most ``budget`` tokens."""
     choice = _Choice(phrased(sources), budget)
     left = rank(choice.sources, needs)
+    share = room(sources, budget)
+    for one in whole(choice.sources, left):
+        choice.take(one, share)
     for _ in range(ROUNDS):
-        left = [one for one in left if not choice.take(one)]
+        left = [one for one in left if not choice.take(one, budget)]
         filled = choice.filled()
         choice.measured(filled.tokens)
     return filled
@@ -72,13 +76,15 @@ class _Choice:
         """So many tokens are what was taken, as text."""
         self._size = tokens
 
-    def take(self, one: Ranked) -> bool:
-        """Take a fact if there is room for it; whether it is told now."""
+    def take(self, one: Ranked, budget: float) -> bool:
+        """Take a fact if a budget has room for it besides what was taken before; whether it is told now."""
         place, index = one.source, one.fact
         source, taken = self.sources[place], self._chosen.get(place, set())
         fact = source.facts[index]
-        whole, instead = is_prose(fact.field, fact.text), set[int]()
-        if whole:
+        prose, instead = is_prose(fact.field, fact.text), set[int]()
+        if index in taken:
+            return True
+        if prose:
             instead = taken.intersection(phrases_before(source.facts, index))
         elif (place, fact.record) in self._whole:
             return True
@@ -87,13 +93,13 @@ class _Choice:
         size -= sum(weigh(source.facts[phrase].text) + SEPARATOR for phrase in instead)
         size += 0 if named in self._named else weigh(named[1]) + LINE
         size += 0 if taken or self._as_one else self._headings[place]
-        if size > self._budget:
+        if size > budget:
             return False
         self._size = size
         self._named.add(named)
         self._chosen[place] = taken - instead | {index}
         self._order.append((place, index))
-        if whole:
+        if prose:
             self._whole.add((place, fact.record))
         return True
 

@@ -1,10 +1,10 @@
 """Coverage and cost of contexts over recorded runs: Refold's at budgets, and those of other ways (DESIGN 8).
 
 For each decision (``decisions``) a context is assembled from what was folded before that call. *Coverage* is the share
-of its needed values in the context, plainly and labelled; *cost* the context's tokens over those of the history so far;
-*density* the share of the context's values that the call uses, *later* the share that it or any later call of the run
-uses. Runs are folded one after another, so that what is
-learned of one serves those that follow it; ``alone`` folds each by itself.
+of its needed values in the context: plainly, labelled, and with its field's name or *in its sentence*, whole. *Cost* is
+the context's tokens over those of the history so far; *density* the share of the context's values that the call uses,
+*later* the share that it or any later call of the run uses. Runs are folded one after another, so that what is learned
+of one serves those that follow it; ``alone`` folds each by itself.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Figures:
 
     plain: list[float] = field(default_factory=list)
     labelled: list[float] = field(default_factory=list)
+    in_sentence: list[float] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
     density: list[float] = field(default_factory=list)
     later: list[float] = field(default_factory=list)
@@ -69,7 +70,8 @@ class Figures:
     def document(self, way: str) -> dict[str, Any]:
         """The averages."""
         return {
-            "way": way, "coverage": _mean(self.plain), "labelled": _mean(self.labelled), "cost": _mean(self.cost),
+            "way": way, "coverage": _mean(self.plain), "labelled": _mean(self.labelled),
+            "in_sentence": _mean(self.in_sentence), "cost": _mean(self.cost),
             "density": _mean(self.density), "later": _mean(self.later), "decisions": len(self.plain),
         }  # fmt: skip
 
@@ -159,8 +161,10 @@ def measure(decided: Iterable[Decision], dump: Callable[[str], Any] | None = Non
 def _count(figures: Figures, one: Decision, context: Context, told: set[str]) -> None:
     present = [value for value in one.needed if value in context.text]
     labelled = [value for value in present if is_labelled(value, context.text, one.history.facts)]
+    whole = [value for value in labelled if is_labelled(value, context.text, one.history.facts, by_words=False)]
     figures.plain.append(len(present) / len(one.needed))
     figures.labelled.append(len(labelled) / len(one.needed))
+    figures.in_sentence.append(len(whole) / len(one.needed))
     figures.cost.append(context.tokens / one.history.tokens)
     standing = {value for value in told if value in context.text}
     if standing:

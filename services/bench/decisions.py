@@ -2,8 +2,8 @@
 
 A call counts from the fourth of its run on. What it *needs* are the values of its arguments, at least three characters
 long as text, that stand in results before it. A value is *labelled* in a context where a name of its field stands close
-before it on the same line. In prose, which has no fields, it is where its sentence stands whole, or where the word
-before it in its sentence stands before it.
+before it on the same line. In prose, which has no fields, it is where its sentence stands whole (*in its sentence*), or
+where the word before it in its sentence stands before it.
 """
 
 from __future__ import annotations
@@ -91,17 +91,20 @@ def leaves(value: Any) -> Iterator[str]:
         yield json.dumps(value)
 
 
-def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]]) -> bool:
-    """Whether a value stands in a context with a name of its field, or as it is told in its sentence."""
+def is_labelled(value: str, context: str, facts: Sequence[Sequence[Fact]], *, by_words: bool = True) -> bool:
+    """Whether a value stands in a context with a name of its field, or in its sentence.
+
+    ``by_words``: or, where it has no field, behind the word that stands before it in its sentence.
+    """
     names: set[str] = set()
     sentences: set[str] = set()
     for of_result in facts:
         for fact in of_result:
-            path = [name for name in fact.field.split(".") if name != "*"]
+            path = [name for name in fact.field.split(".") if name not in ("", "*")]
             if value in fact.text:
                 names |= set(path[-1:])
                 sentences |= {fact.text} if len(fact.text) > len(value) else set()
-                names |= set() if any(path) else words_before(value, fact.text)
+                names |= words_before(value, fact.text) if by_words and not path else set()
             if value in path[1:]:
                 names |= set(path[: path.index(value)][-1:])
             elif value in path:

@@ -39,8 +39,9 @@ def context(
     """Measure contexts: what they hold, and cost.
 
     For each tool call whose arguments stand in earlier results: the share of those values that the context before it
-    holds (coverage), with their names (labelled); its tokens over the history's (cost); the share of its own values
-    that the call uses (density), that any later call uses (later). Beside other ways to make a context.
+    holds (coverage), with their names (labelled), prose only in whole sentences (in sentence); its tokens over the
+    history's (cost); the share of its own values that the call uses (density), that any later call uses (later).
+    Beside other ways to make a context.
     """
     from events.errors import RefoldError
     from services.bench.context import BUDGETS
@@ -57,7 +58,9 @@ def context(
         return
     rows = [[one["way"], *map(_figure, (one[name] for name in _SHOWN))] for one in told["ways"]]
     print_table(
-        ("way", "coverage#", "labelled#", "cost#", "density#", "later#"), rows, empty="no decision needs earlier values"
+        ("way", "coverage#", "labelled#", "in sentence#", "cost#", "density#", "later#"),
+        rows,
+        empty="no decision needs earlier values",
     )
     hint(f"{told['decisions']} decisions of {told['runs']} runs; tokens by Refold's estimate")
 
@@ -69,7 +72,7 @@ def _opened(dump: Path) -> TextIO:
         raise CliError(f"--dump {dump} cannot be written: {error.strerror}", USAGE) from error
 
 
-_SHOWN = ("coverage", "labelled", "cost", "density", "later")
+_SHOWN = ("coverage", "labelled", "in_sentence", "cost", "density", "later")
 
 
 def _figure(value: float | None) -> str:

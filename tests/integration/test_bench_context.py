@@ -111,6 +111,10 @@ def test_a_label_is_close_before_its_value_or_the_sentence_is_whole() -> None:
     assert not is_labelled("W000003", "order_id: " + "x" * 90 + "W000003", facts)
     assert is_labelled("economy", "prices.economy: 152", facts)
     assert is_labelled("LAX", "LAX: Los Angeles", [facts_of({"LAX": "Los Angeles"})])
+    told = [facts_of("The order W000004 has left. It went to Berlin.")]
+    assert is_labelled("W000004", "order W000004", told) and not is_labelled("W000004", "has: W000004", told)
+    assert not is_labelled("W000004", "order W000004", told, by_words=False)
+    assert is_labelled("W000004", "The order W000004 has left.", told, by_words=False)
     assert is_labelled("12b", "left at Mrs. Abel's door, No. 12b", facts) and not is_labelled("12b", "12b", facts)
 
 

@@ -1,0 +1,60 @@
+"""Which sentences of prose results are told whole, before the rest of what they tell is told by phrases.
+
+Behind the words before it a value is told at less cost, in its sentence it is understood at once. So the sentences that
+tell much of what is likely needed come whole as far as a share of the budget goes, and what is left in ``phrases``. A
+sentence that holds three likely values costs once, and much of what it costs its phrases would have cost anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from projections.context.phrases import PERSON, phrases_before
+from projections.context.ranking import Ranked
+from projections.context.shapes import is_prose
+from projections.context.sources import Source
+from projections.context.tokens import weigh
+
+SHARE = 1.5
+"""Most of a budget that goes into whole sentences, over the part of all there is that the budget has room for: where it
+holds a fifth of all, 0.3 of it; where it holds an eighth, 0.19, since there each sentence takes the place of more."""
+
+MOST = 0.5
+"""Most of any budget: there are values left that only phrases have room for."""
+
+LEAST = 2.0
+"""Tokens that a sentence costs more than its phrases, at least."""
+
+
+def room(sources: Sequence[Source], budget: int) -> float:
+    """Tokens of a budget that whole sentences may take."""
+    every = sum(weigh(fact.text) for source in sources for fact in source.facts)
+    return budget * min(MOST, SHARE * budget / max(1.0, every))
+
+
+def whole(sources: Sequence[Source], ranked: Iterable[Ranked]) -> list[Ranked]:
+    """The sentences of results that tell ranked values, those first that tell the most for what they cost besides.
+
+    ``sources`` are ``phrased``, ``ranked`` the scores of their facts. What a person said is no result: the latest
+    messages stand before a model anyway.
+    """
+    held = {
+        (place, phrase): index
+        for place, source in enumerate(sources)
+        if source.title != PERSON
+        for index, fact in enumerate(source.facts)
+        if not fact.field and is_prose(fact.field, fact.text)
+        for phrase in phrases_before(source.facts, index)
+    }
+    likely: dict[tuple[int, int], float] = {}
+    saved: dict[tuple[int, int], float] = {}
+    for score, place, index in ranked:
+        if (place, index) in held:
+            sentence = place, held[place, index]
+            likely[sentence] = likely.get(sentence, 0.0) + score
+            saved[sentence] = saved.get(sentence, 0.0) + weigh(sources[place].facts[index].text)
+    found = [
+        Ranked(score / max(LEAST, weigh(sources[place].facts[index].text) - saved[place, index]), place, index)
+        for (place, index), score in likely.items()
+    ]
+    return sorted(found, key=lambda one: (-one.score, one.source, one.fact))
