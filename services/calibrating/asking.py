@@ -18,7 +18,6 @@ from projections.cards.secrets import masked_text
 from services.calibrating.review import Review, by_evidence
 from services.curation.safety import is_order
 from services.models.client import Models
-from services.models.failure import ModelFailed
 
 SHOWN = 20
 """Pieces of evidence that a model is shown, the latest."""
@@ -46,12 +45,12 @@ class _Answer(msgspec.Struct):
 
 
 async def by_model(models: Models, org: str, model: str, document: dict[str, Any], slot: datetime) -> Review:
-    """What a model finds. Raises ModelFailed, also for an answer that is none."""
+    """What a model finds; nothing, where its answer is no verdict: it was paid for all the same. Raises ModelFailed."""
     answer = await models.ask(org, model, _messages(document), schema=_SCHEMA)
     try:
         found = msgspec.json.decode(answer.text.strip(), type=_Answer)
-    except msgspec.DecodeError as error:
-        raise ModelFailed("invalid_output", f"the answer is no verdict: {error}") from error
+    except msgspec.DecodeError:
+        found = _Answer("unclear", "the model's answer was no verdict")
     reason = clip(masked_text(found.reason.strip()), REASON_CHARS)
     return Review(
         "untouched" if found.verdict == "unclear" else found.verdict,

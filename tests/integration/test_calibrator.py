@@ -20,6 +20,7 @@ from events.event import Event
 from projections.beliefs import BELIEFS_PROJECTION
 from projections.queries.beliefs import belief_document
 from projections.queries.confidence import DEFAULT_RULES
+from projections.settlements import SETTLEMENTS_PROJECTION
 from services.calibrating.calibrator import Calibration, Calibrator
 from services.calibrating.schedule import Schedule
 from services.models.client import Models
@@ -129,12 +130,16 @@ def test_a_model_looks_where_one_is_named(db: Database) -> None:
             await models.close()
             return found
 
-        assert asyncio.run(asked()) == {"holds": 2}
+        assert asyncio.run(asked()) == {"holds": 1, "untouched": 1}
         shown = server.requests[0]["messages"][1]["content"]
     assert shown.splitlines()[0] == shown.splitlines()[-1]
-    by = {one["by"]: one for one in reviews(db).values()}
-    assert by.keys() == {"model:judge", "evidence"}, "an answer that is none leaves it to the evidence"
-    told = by["model:judge"]
+    by = {one["verdict"]: one for one in reviews(db).values()}
+    assert by["untouched"]["detail"] == "the model's answer was no verdict"
+    told = by["holds"]
+    spent = Folded(SETTLEMENTS_PROJECTION).fold(scopes(db)).table("model_days")
+    assert [(day["day"], day["calls"], day["tokens"]) for day in spent] == [("2026-05-03", 2, 240)], (
+        "both were paid for"
+    )
     assert (told["tokens_in"], told["tokens_out"], told["detail"]) == (100, 20, "borne out")
     assert told["latency_ms"] > 0
     assert document(db, told["belief"])["last_verified"] == SLOT.isoformat()
