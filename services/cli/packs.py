@@ -109,11 +109,14 @@ def list_(
     if as_json:
         print_lines(found)
         return
-    rows = [
-        (one["pack"][:12], second(one["time"]), one["origin"]["scope"], one["confidence"], _done(one["done"]))
-        for one in found
-    ]
-    print_table(("pack", "imported", "from", "confidence#", "what~"), rows, empty="nothing was imported yet")
+    columns = ("pack", "imported", "from", "confidence#", "what~")
+    print_table(columns, list(map(_row, found)), empty="nothing was imported yet")
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    """An import on a line; anybody may publish that there was one, and leave out what Refold tells of its own."""
+    whence = one.get("origin", {}).get("scope", "")
+    return one["pack"][:12], second(one["time"]), whence, one.get("confidence", ""), _done(one.get("done", {}))
 
 
 def _held(raw: bytes) -> str:

@@ -35,7 +35,7 @@ def imports_of(conn: Connection, org: str, scope: str) -> list[dict[str, Any]]:
             # with another factor the same ones come again
             sorts.setdefault(sort, {}).update((canonical(one), one) for one in getattr(payload, sort))
     return [
-        {**report, **{sort: list(kept.get(report["digest"], {}).get(sort, {}).values()) for sort in _KEPT}}
+        {**report, **{sort: list(kept.get(report.get("digest", ""), {}).get(sort, {}).values()) for sort in _KEPT}}
         for report in reports
     ]
 

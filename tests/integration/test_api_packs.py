@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from services.cli.errors import CliError
-from services.cli.packs import export, import_
+from services.cli.packs import export, import_, list_
 from services.packs.form import BeliefItem, MemoryItem, Pack, Scope
 from services.packs.reading import read_pack
 from services.packs.writing import write_pack
@@ -215,6 +215,12 @@ def test_the_commands_say_what_they_did(instance: Instance, tmp_path: Path, caps
     assert file.read_bytes() == exported(instance, user=user) and list(tmp_path.iterdir()) == [file]
     import_(file, other, url=instance.url)
     assert "memories\t1\t1 added" in capsys.readouterr().out
+    told = {"pack": "somebody's", "counts": {"notes": 1}, "scope": "user"}  # whoever publishes it says what they like
+    raw = {"id": f"told-{other}", "type": "pack.imported", "source": "test", "user": other, "data": told}
+    assert instance.http.post("/v1/events", json=[raw]).json()["outcomes"][0]["status"] == "stored"
+    list_(other, url=instance.url)
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[2] for line in listed[1:]] == [f"user/{user}", ""]
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(CliError, match="no whole memory pack"):
         import_(file, url=instance.url)
