@@ -7,8 +7,10 @@ Two contexts are distinct when their fingerprints are (``services.reactors.cause
 failure that bears none is a context of its own for each run.
 
 Counter-evidence takes contexts away again: ``softening_successes`` (2) later runs in which the same tool worked in that
-context and failed nowhere; as many later runs that name no context take away one of those left. When fewer than
-``constraint_contexts`` are left, it is a notice again. A context that the pattern is met in once more is back.
+context and failed nowhere; as many later runs that name no context take away one of those left, and so does clean work
+in as many distinct other contexts since the pattern was last met anywhere, so that work whose goals never come back
+recovers, too. When fewer than ``constraint_contexts`` are left, it is a notice again. A context that the pattern is met
+in once more is back.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ def contexts_left(
     """
     worked = dict.fromkeys(met, 0)
     anywhere = 0
+    others: set[str] = set()
+    lately = max(met.values(), default="")
     for run in experiences:
         where = _worked_in(run["counts"] or [], tool)
         if where is None:
@@ -108,13 +112,15 @@ def contexts_left(
         if where:
             for context in where & met.keys():
                 worked[context] += run["time"] > met[context]
+            if run["time"] > lately:
+                others |= where - met.keys()
             # what failed without naming a context is answered by success in any
             unnamed = [context for context in met if context.startswith("run/") and run["time"] > met[context]]
             anywhere += bool(unnamed) and not where & met.keys()
         else:
             anywhere += any(run["time"] > time for time in met.values())
     left = sum(number < softening_successes for number in worked.values())
-    return max(0, left - anywhere // softening_successes)
+    return max(0, left - anywhere // softening_successes - len(others) // softening_successes)
 
 
 def _worked_in(counts: Iterable[Mapping[str, Any]], tool: str) -> set[str] | None:

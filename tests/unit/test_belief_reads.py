@@ -170,6 +170,15 @@ def test_counter_evidence_softens_a_constraint_and_a_relapse_brings_it_back(stor
     assert standing(stored([*softened, died(5, "c2")]), 6) == ("constraint", 3)
 
 
+def test_goals_that_never_come_back_soften_a_constraint_by_work_in_other_contexts(stored: Read) -> None:
+    """Since it was last met, not before: an outage in new contexts is no recovery."""
+    raws = [died(day, f"c{day}") for day in range(4)]
+    good = [used(MONDAY + timedelta(days=5, hours=n), f"ok{n}", 1, context=f"other{n}") for n in range(8)]
+    assert standing(stored([*raws, *good[:3]]), 6) == ("constraint", 3)
+    assert standing(stored([*raws, *good]), 6) == ("notice", 0)
+    assert standing(stored([*raws, *good, died(7, "c7")]), 8) == ("constraint", 5)
+
+
 def test_a_policy_tells_once_what_call_step_and_run_failed_by(stored: Read) -> None:
     cause = "connectionerror host # is away"
     causes = {"call/1": ("pay", f"pay: {cause}"), "step/pay": ("", cause), "result": ("", f"error streak {cause}")}
