@@ -41,15 +41,17 @@ def experiences(
         print_lines(found)
         return
     columns = ("run", "outcome", "time", *(("relevance#",) if query else ()), "tools", "asked", "why")
-    print_entries(columns, [_row(one, query) for one in found], below=("asked", "why"), empty="no experiences yet")
+    print_entries(columns, [row_of(one, query) for one in found], below=("asked", "why"), empty="no experiences yet")
     if why:
         hint(f"compared by words alone: {why}")
 
 
-def _row(one: dict[str, Any], query: str) -> tuple[Any, ...]:
+def row_of(one: dict[str, Any], query: str) -> tuple[Any, ...]:
+    """An experience on a line."""
     sheet = one.get("sheet") or {}
     relevance = (f"{one['relevance']:.2f}",) if query else ()
-    tools = ", ".join(sheet.get("tools") or ()) or one.get("path", "")
+    used = sheet.get("tools")  # sheets of other makers have any form
+    tools = ", ".join(map(str, used)) if used and isinstance(used, list) else one.get("path", "")
     outcome = sheet.get("outcome") or one.get("path_label", "")
     said = (one_line(sheet.get("input_summary", "")), one_line(sheet.get("cause", "")))
     return (one["run"], outcome, second(one.get("time")), *relevance, tools, *said)

@@ -100,7 +100,10 @@ def _without_secrets(document: dict[str, Any]) -> dict[str, Any]:
     if "note" in told:  # a note may be called like what it holds
         (told["content"],) = masked({told["note"]: told.get("content")}).values()
     if "belief" in told:
-        told["evidence"] = [_without_secrets(one) for one in told.get("evidence", ())]
+        pieces = told.get("evidence")  # whoever proposes a belief says what is known elsewhere, in any form
+        told["evidence"] = [
+            _without_secrets(one) for one in (pieces if isinstance(pieces, list) else ()) if isinstance(one, dict)
+        ]
     elif "evidence" in told:
         told["evidence"] = masked(told["evidence"])
     return told

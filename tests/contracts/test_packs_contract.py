@@ -44,7 +44,7 @@ def life(user: str, agent: str = "clerk") -> list[Event]:
     run = {"run": f"r-{name}", "session": f"s-{name}", **who}
     admitted = {"memory": f"m-{name}", "content": f"{name} says", "kind": "fact", "scope": scope}
     believed = {"belief": "rule/brief", "kind": "learning", "statement": "be brief", "confidence": 0.7, "scope": scope,
-                "elsewhere": [{"kind": "feedback", "detail": "from elsewhere"}]}  # fmt: skip
+                "elsewhere": [{"kind": "feedback", "detail": "from elsewhere"}, None, "said", [5]]}  # fmt: skip
     verified = {"belief": "rule/brief", "supports": True, "scope": scope, "because": ["e1"]}
     return [
         raw(f"1-{name}", "run.started", {"goal": "x"}, **run),

@@ -20,6 +20,7 @@ from projections.retrieval.likeness import alike
 from projections.retrieval.models import Model
 from projections.retrieval.text import content_hash
 from projections.retrieval.words import words
+from services.cli.experiences import row_of
 from services.curation.search import rank
 from services.embedding import comparing
 from services.embedding.comparing import MOST_COMPARED, MOST_NEW, Comparison
@@ -132,6 +133,7 @@ def test_a_sheet_of_any_form_is_searched() -> None:
         sheet = dict.fromkeys(("input_summary", "cause", "output", "feedback", "tools"), odd)
         (like,) = ranked([passages_of({"sheet": sheet, "nodes": [], "counts": []})], "", None)
         assert 0 <= like.relevance <= 1
+        assert row_of({"run": "r", "sheet": sheet, "path": "pay", "relevance": 1.0}, "text")[0] == "r"
 
 
 def test_a_search_makes_vectors_within_a_bound_and_goes_on_with_the_next(db: Database) -> None:
