@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import regex
 
-CJK = regex.compile(r"[\p{Han}]")
-LEAD = regex.compile(
+from services.lazy_patterns import lazily
+
+CJK = lazily(r"[\p{Han}]")
+LEAD = lazily(
     r"^(?:(?:please |pls )?(?:remember|note|keep in mind|be aware|know)(?: that)?[:,]? |fyi[:,]? |"
     r"(?:by the way|btw)[,:]? "
     r"|actually[,:]? |no[,:] |sorry[,:] |correction[:,]? |for the record[,:]? |just so you know[,:]? |"
@@ -19,10 +21,10 @@ LEAD = regex.compile(
     r"|you should know(?: that)? |i should mention(?: that)? |as i said[,:]? |i(?:'d| would) like you to |wait[,:]? )+"
 )
 SUBJECT = (
-    (regex.compile(r"^(?:the )?(?:user|customer|client)(?:'s|s') |^(?:his|her|their|our) "), "my "),
-    (regex.compile(r"^(?:the )?(?:user|customer|client|he|she|they|we) "), "i "),
+    (lazily(r"^(?:the )?(?:user|customer|client)(?:'s|s') |^(?:his|her|their|our) "), "my "),
+    (lazily(r"^(?:the )?(?:user|customer|client|he|she|they|we) "), "i "),
     (
-        regex.compile(
+        lazily(
             r"^(?:prefers|likes|loves|wants|lives|works|uses|speaks|hates|dislikes|has|is|owns|enjoys|avoids|"
             r"commutes|collects|plays|reads|drinks|eats|drives|studies|teaches|runs|travels|needs|follows|"
             r"writes|keeps|goes|takes|"
@@ -31,12 +33,12 @@ SUBJECT = (
         None,
     ),
 )
-NO_LONGER_MINE = regex.compile(
+NO_LONGER_MINE = lazily(
     r"^(?P<v>.+) (?:is|was) (?:no longer|"
     r"not) my (?P<attr>[\p{L} -]{2,40}?)(?: any ?more)?$"
 )
 CONTRACTED = tuple(
-    (regex.compile(pattern), long)
+    (lazily(pattern), long)
     for pattern, long in (
         (r"\b(he|she|they|we)'d (?=rather|like|prefer)", r"\1 "),
         (r"\b(he|she)'s (?=an? |the |not |no |in |from |based |working |living |allergic )", r"\1 is "),
@@ -45,7 +47,7 @@ CONTRACTED = tuple(
     )
 )
 SHORT = tuple(
-    (regex.compile(pattern), short)
+    (lazily(pattern), short)
     for pattern, short in (
         (r"\bi'm\b|\bi am\b", "i is"),
         (r"\bi've\b", "i have"),
@@ -73,21 +75,21 @@ CHANGED = (
     r"(?:moved|pushed|put|shifted|postponed|extended|changed|switched|set|raised|lowered|cut|increased|reduced|dropped|"
     r"updated|renamed|brought forward|rescheduled|limited)(?: back| forward| up| down)?"
 )
-THING = regex.compile(
+THING = lazily(
     r"^(?:the |this |my )?(?P<attr>[\p{L}\p{N}][\p{L}\p{N} '/-]{1,40}?) "
     r"(?:is|was|has been|have been|will be|got|went|rose|fell|grew|climbed|(?P<does>start|begin|end|close|open)s?|"
     rf"takes place|happens?|comes?)(?: only)?(?: (?:{CHANGED}|up|down)?(?: from .+?)? ?to)?(?: (?:at|on|in|by))? "
     r"(?P<v>.+)$"
 )
-SET = regex.compile(
+SET = lazily(
     rf"^i (?:have |has )?{CHANGED} (?:the |my |this )?"
     r"(?P<attr>[\p{L}\p{N} '/-]{2,40}?)(?: from .+?)? to (?P<v>.+)$"
 )
-ZH_THING = regex.compile(
+ZH_THING = lazily(
     r"^(?:这个|那个|本|新的?|的)*(?P<attr>[\p{Han}a-zA-Z]{2,12}?)(?:已经?|现在|目前)?(?:是|为|在|定在|安排在|(?:改|换|变|推迟|提前|调|调整|延期?|升|涨|降|"
     r"提高|降低|移)(?:到|成|为|至)了?)(?P<v>.+)$"
 )
-LEFT = regex.compile(
+LEFT = lazily(
     r"^i (?:have |has |just |recently )*(?:sold|left|quit|dropped|ditched|abandoned|cancelled|gave up|got rid of|"
     r"replaced|"
     r"retired|stopped (?:using|drinking|eating|taking)|(?:switched|moved|migrated|changed|went) (?:away )?from|"
@@ -96,60 +98,58 @@ LEFT = regex.compile(
     r"(?P<old>.+?)(?: any ?more)?(?:,? (?:to|for|with|by|in favou?r of|over to|and) .+)?$"
     r"|^the .+ (?:was|has been|is) (?:replaced|moved|migrated|changed|switched) from (?P<from>.+?) to .+$"
 )
-ZH_LEFT = regex.compile(
+ZH_LEFT = lazily(
     r"从(?P<old>[^，,。]{1,12}?)(?:换|改|搬|转|调|跳槽|迁移|切换)(?:到|成|为|去|至)|(?:把|将)(?P<old2>[^，,。]{1,12}?)(?:换|改)(?:成|为)|"
     r"(?:不再?|没有?)(?:使?用|喝|吃|抽|开|骑|养)(?P<old3>[^，,。了]{1,12})(?:了|$)|(?:离开|卖掉?|退订|注销|戒掉?)了?(?P<old4>[^，,。了]{1,12})"
 )
-CLAUSE = regex.compile(
+CLAUSE = lazily(
     r"[;；，。]|,(?! (?:and|not|over)\b)|"
     r"(?:,? (?:and|but)(?: now)?) (?=(?:i|he|she|they|we|the user|now|currently|live|"
     r"work|use|drive|drink|eat|"
     r"prefer|like|speak|own|have|is|am|do)s?\b)"
 )
-BARE = regex.compile(
+BARE = lazily(
     r"^(?:now |currently )?(?:lives?|works?|uses?|drives?|drinks?|eats?|prefers?|likes?|speaks?|owns?|"
     r"ha(?:ve|s)|is|am)\b",
     regex.IGNORECASE,
 )
-NOT_SO = regex.compile(r"^i is (?:no longer|not) (?P<rest>.+)$")
-IDENTITY = regex.compile(r"^i is (?:an? )?(?P<v>.+)$")
+NOT_SO = lazily(r"^i is (?:no longer|not) (?P<rest>.+)$")
+IDENTITY = lazily(r"^i is (?:an? )?(?P<v>.+)$")
 NEGATED = (
     r"(?:(?:do|does|did) (?:not|no longer)|no longer|never|stopped|quit|gave up|hates?|dislikes?|"
     r"avoids?|can not|can't stand)"
 )
-TASTED = regex.compile(
+TASTED = lazily(
     r"^i (?:eat|drink|use|wear|smoke|watch|read|play|fly|drive|travel|take|buy|cook|listen|smok|eating|"
     r"drinking|smoking|using|"
     r"watching|playing|flying|driving)"
 )
 """What a denial of it says about somebody's tastes: who does not remember a number has none."""
-TAKEN_BACK = regex.compile(
-    r"^(?:i )?(?:hates?|dislikes?|avoids?|can not stand|can't stand|stopped|quit|gave up|never) "
-)
-DENIED = regex.compile(rf"^(?:i )?{NEGATED} (?P<rest>.+)$|^(?:never|do not|stop|no more) (?P<rest>.+)$")
-DOING_WITHOUT = regex.compile(r"\b(?:no(?! ?,)|not|without|never|skip|stop|drop|avoid|hate)\b")
+TAKEN_BACK = lazily(r"^(?:i )?(?:hates?|dislikes?|avoids?|can not stand|can't stand|stopped|quit|gave up|never) ")
+DENIED = lazily(rf"^(?:i )?{NEGATED} (?P<rest>.+)$|^(?:never|do not|stop|no more) (?P<rest>.+)$")
+DOING_WITHOUT = lazily(r"\b(?:no(?! ?,)|not|without|never|skip|stop|drop|avoid|hate)\b")
 """Of a wish in a few words: that it is for doing without (``no bullet points, please``)."""
-LIKED = regex.compile(
+LIKED = lazily(
     rf"^i {VERB} (?:to (?:use|have|get|receive|book|be|take|drink|eat|see|work with) |getting |having |"
     r"using |your |my )?(?P<v>.+)$"
 )
-ZH_DENIED_VERB = regex.compile(r"^(?:要|再|想|会|能)?(?:喜欢|用|使用|吃|喝|坐)?")
-ZH_CHOSEN_VERB = regex.compile(r"^(?:用|使用|坐|住|喝|吃|穿|看|要|有)")
-SPACES = regex.compile(r"\s+")
-CONDITION = regex.compile(
+ZH_DENIED_VERB = lazily(r"^(?:要|再|想|会|能)?(?:喜欢|用|使用|吃|喝|坐)?")
+ZH_CHOSEN_VERB = lazily(r"^(?:用|使用|坐|住|喝|吃|穿|看|要|有)")
+SPACES = lazily(r"\s+")
+CONDITION = lazily(
     r",? ?(?<!\b(?:works?|working|employed) )\b(?:when(?:ever)?|if|for|during|while|on|in case of|unless|"
     r"except)\b (?P<what>[^,;]+)$|"
     r"^(?:when(?:ever)?|if|for|during|on) (?P<first>[^,]+), "
 )
-COMPARED = regex.compile(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|and not|not) (?P<b>.+)$")
-DIRECTIVE = regex.compile(
+COMPARED = lazily(r"^(?P<a>.+?) (?:over|rather than|instead of|more than|and not|not) (?P<b>.+)$")
+DIRECTIVE = lazily(
     r"^(?:always |never |do not |only |please )*(?:answer|reply|respond|write|speak|talk|use|call|format|show|"
     r"keep|give|send|"
     r"contact|book|address|include|avoid|stop|explain|summari[sz]e|quote|display|express|report|cite|mention|"
     r"start|end|round|number|list|sign)\b|^(?:always|never) (?!mind\b)\p{L}+ "
 )
 EN = tuple(
-    (regex.compile(pattern), attribute)
+    (lazily(pattern), attribute)
     for pattern, attribute in (
         (
             r"^my (?:(?:new|current|preferred|actual) )*(?P<attr>[\p{L}\- ]{2,40}?)(?:'s name)? (?:is called|"
@@ -191,39 +191,37 @@ EN = tuple(
             r"travel)s?(?: .+)?)$", "habit"),
     )
 )  # fmt: skip
-INVERTED = regex.compile(r"^(?P<v>.+) (?:is|are|was) what (?:i|the user|user|my) (?:prefer|like|love|want|choose)s?$")
-WHEN_EN = regex.compile(
+INVERTED = lazily(r"^(?P<v>.+) (?:is|are|was) what (?:i|the user|user|my) (?:prefer|like|love|want|choose)s?$")
+WHEN_EN = lazily(
     r" (?:(?:last|this|next|a few) (?:week|month|year|summer|spring|fall|autumn|winter)s?|recently|"
     r"since (?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|"
     r"august|september|october|november|december)|(?:in|since) (?:19|20)\d\d|yesterday|today|a (?:week|month|"
     r"year) ago)$"
 )
-TAIL = regex.compile(r"[，,；;。!！]|\band (?:am|i|is)\b")
-WHEN_ZH = regex.compile(r"^(?:上个?(?:月|周|星期)|去年|今年|最近|这个月|本月|前不久|不久前|前年|前天|昨天|本周)")
-USE = regex.compile(
-    r"^(?:use|call|dial|write to|take) the (?:new |other |correct )*(?P<attr>\p{L}+(?: \p{L}+)?) (?P<v>\S+)$"
-)
-SWITCHED = regex.compile(
+TAIL = lazily(r"[，,；;。!！]|\band (?:am|i|is)\b")
+WHEN_ZH = lazily(r"^(?:上个?(?:月|周|星期)|去年|今年|最近|这个月|本月|前不久|不久前|前年|前天|昨天|本周)")
+USE = lazily(r"^(?:use|call|dial|write to|take) the (?:new |other |correct )*(?P<attr>\p{L}+(?: \p{L}+)?) (?P<v>\S+)$")
+SWITCHED = lazily(
     r"\b(?:switched|migrated|moved over|changed|upgraded) to\b|\bnow (?:use|drive|run|own|have)s?\b|\b(?:use|drive|"
     r"run)s? .+ now\b|"
     r"改用|换成|换用|转用|换了"
 )
-CALLED = regex.compile(
+CALLED = lazily(
     r"^(?:(?:call|address) me (?:as )?|i (?:want|like|prefer|wish)s? to be (?:called|addressed as|"
     r"known as) )(?P<v>[\p{L}' -]{1,40})$"
 )
-ZH_LEAD = regex.compile(
+ZH_LEAD = lazily(
     r"^(?:请(?:你)?(?:务必)?(?:记住|注意)|记住|记一下|注意|另外|其实|对了|顺便说一下|更正(?:一下)?|补充一下|"
     r"不对|不是的|抱歉|你好|还有|实际上|从现在起|从今以后|以后|今后|用户(?:说|表示|提到|告知|"
     r"指出)(?:过)?)[,，:：。!！ ]*"
 )
-ZH_SUBJECT = regex.compile(r"^(?:我|用户|本人|客户|他|她|您)(?:们)?")
-ZH_FILL = regex.compile(
+ZH_SUBJECT = lazily(r"^(?:我|用户|本人|客户|他|她|您)(?:们)?")
+ZH_FILL = lazily(
     r"(?:现在|现(?=居|住)|目前|如今|已经|一直|通常|一般|平时|总是|始终|一律|最近|刚刚|刚|都|只|以后|今后|"
     r"从现在起|还是|其实|每天(?=[吃喝抽]))"
 )
 ZH = tuple(
-    (regex.compile(pattern), attribute)
+    (lazily(pattern), attribute)
     for pattern, attribute in (
         (r"^(?:叫我|叫做|叫|名叫|的?(?:名字|姓名)(?:是|叫|为))(?P<v>.+)$", "name"),
         (r"^(?:住在|居住在|搬到了?|搬去了?|搬家到了?|定居在?|家在|生活在)(?P<v>.+)$", "residence"),
@@ -248,21 +246,21 @@ ZH = tuple(
         (r"^(?P<v>(?:吃|喝|抽|玩|看|听|骑|开|跑|练|打|养成)\p{Han}.*)$", "habit"),
     )
 )  # fmt: skip
-ZH_LIKE = regex.compile(
+ZH_LIKE = lazily(
     r"^(?:请(?:你)?)?(?:更|比较|最|很|非常)?(?:喜欢|偏好|偏爱|想要|希望|倾向于?|习惯|需要|爱)(?P<v>.+)$|"
     r"^(?:请(?:你)?)(?:用|使用|以|给|把)?(?P<d>.+)$|^(?:用|使用)(?P<u>.+)$"
 )
-ZH_NOT = regex.compile(r"^(?:再也)?(?:不再|不|没|别|讨厌|戒了?|避免)(?P<v>.+)$")
-ZH_THAN = regex.compile(r"^(?P<a>.+?)(?:而不是|胜过|多于|，不要|,不要|不要)(?P<b>.+)$")
-ZH_TOPIC = regex.compile(
+ZH_NOT = lazily(r"^(?:再也)?(?:不再|不|没|别|讨厌|戒了?|避免)(?P<v>.+)$")
+ZH_THAN = lazily(r"^(?P<a>.+?)(?:而不是|胜过|多于|，不要|,不要|不要)(?P<b>.+)$")
+ZH_TOPIC = lazily(
     r"^(?!我|用户|客户)(?P<what>\p{Han}{1,6}?)[,，]?(?=(?:我|用户|客户)(?:更|比较|最|一般|通常)?(?:喜欢|偏好|习惯|爱|不?吃|不?喝|不?用|不?坐|不?住))"
 )
 """What a taste is about, said before whose it is."""
-ZH_IF = regex.compile(r"^(?:如果|当|在)?(?P<what>.{1,16}?)(?:的时候|时(?![间区候常尚长刻])|的话)[,，]?")
-PUNCT = regex.compile(r"[\s.!。！;；~～]+$")
+ZH_IF = lazily(r"^(?:如果|当|在)?(?P<what>.{1,16}?)(?:的时候|时(?![间区候常尚长刻])|的话)[,，]?")
+PUNCT = lazily(r"[\s.!。！;；~～]+$")
 
 
-SEATED = regex.compile(r"\b(?:sit|seat|flight|fly|train|plane)")
-SIDES = {"window": regex.compile(r"\bwindow\b"), "aisle": regex.compile(r"\baisle\b")}
-ANSWERS = regex.compile(r"\b(?:answer|repl(?:y|ies)|respon|explanation)|回答|回复|答复|解释")
-LENGTHS = {"short": regex.compile(r"\b(?:short|shorter)\b"), "long": regex.compile(r"\b(?:long|longer|full)\b|长")}
+SEATED = lazily(r"\b(?:sit|seat|flight|fly|train|plane)")
+SIDES = {"window": lazily(r"\bwindow\b"), "aisle": lazily(r"\baisle\b")}
+ANSWERS = lazily(r"\b(?:answer|repl(?:y|ies)|respon|explanation)|回答|回复|答复|解释")
+LENGTHS = {"short": lazily(r"\b(?:short|shorter)\b"), "long": lazily(r"\b(?:long|longer|full)\b|长")}

@@ -9,14 +9,15 @@ import regex
 
 from projections.policy.text import NOTICES, RULES
 from services.curation.proposal import Candidate, Rejected
+from services.lazy_patterns import lazily
 
 LEAST_SIGNAL = 0.6
 LONGEST = 2_000
 """Characters; a longer text is a document, no memory."""
 
-_WORD = regex.compile(r"[\p{L}\p{N}]+")
-_HAN = regex.compile(r"\p{Han}")
-_QUESTION = regex.compile(
+_WORD = lazily(r"[\p{L}\p{N}]+")
+_HAN = lazily(r"\p{Han}")
+_QUESTION = lazily(
     r"[?？]\s*$|^(?:can|could|would|will|should|do|does|did|is|are|may|shall) (?:you|i|we|it|they|the|this|that|there|"
     r"my|your)\b|^(?:what|how|why|when|where|who|which)(?:'s| is| are| was| do| does| did| can| could| would| will|"
     r" should|"
@@ -24,7 +25,7 @@ _QUESTION = regex.compile(
     r"如何)[。?？]?$|^(?:什么|怎么|为什么|哪里|哪个|谁|如何|能不能|可不可以|是否|请问)",
     regex.IGNORECASE,
 )
-_SMALL_TALK = regex.compile(
+_SMALL_TALK = lazily(
     r"^(?:ok(?:ay)?|thanks?|thank you|thx|hi|hello|hey|yes|no|yep|nope|sure|great|cool|nice|perfect|got it|"
     r"done|good(?: morning| job| night)?|"
     r"sounds good|no problem|you're welcome|bye|see you|please|lol|haha+|hmm+|awesome|sorry|of course|right|"
@@ -37,7 +38,7 @@ _SMALL_TALK = regex.compile(
     r"辛苦了|就这样(?:吧)?|再见))*[\s,，!！.。~～]*$",
     regex.IGNORECASE,
 )
-_PASSING = regex.compile(
+_PASSING = lazily(
     r"\b(?:right now|at the moment|(?<!from )today|tonight|tomorrow|yesterday|this (?:morning|afternoon|evening|time|"
     r"week)|just a (?:sec|second|moment|minute)|brb|"
     r"in (?:a|five|ten|\d+) (?:minutes?|seconds?|moment)|one moment|let me (?:check|see|know|think|look|try)|"
@@ -56,14 +57,14 @@ _PASSING = regex.compile(
     r"测试(?:通过|失败)|构建(?:成功|失败)|我(?:饿|累|困|忙)了|有点(?:累|饿|困|忙))",
     regex.IGNORECASE,
 )
-_DOUBT = regex.compile(
+_DOUBT = lazily(
     r"\b(?:maybe|perhaps|not sure|i guess|might|possibly|who knows|no idea|i don't know|unclear|somehow|"
     r"or something|seems?|appears? to|looks like|somewhere|something|some (?:issue|problem|error|kind of))\b|"
     r"似乎|某些|也许|"
     r"可能|大概|不确定|说不定|不知道|好像",
     regex.IGNORECASE,
 )
-_POINTING = regex.compile(
+_POINTING = lazily(
     r"^(?:it|this|that|these|those|there|here|they)(?:'s|\s+(?:is|was|are|were|looks?|seems?|works?|did|does|"
     r"one|has|had|will|should|would))\b"
     r"|\b(?:like (?:this|that)|this one|that one|the (?:above|following|latter|former)|as above|do (?:it|this|"
@@ -72,7 +73,7 @@ _POINTING = regex.compile(
     r"个?[，,。！!]|个?$)",
     regex.IGNORECASE,
 )
-_NARRATED = regex.compile(
+_NARRATED = lazily(
     r"^(?:the |an? )?(?:assistant|agent|model|bot|system|tool|script|page|file|window|browser|command|request|query|"
     r"call|"
     r"response|message|process|function)s? (?:\w+ly )?(?:was|were|got|took|did|went|came|ran|(?:has |have |"
@@ -89,7 +90,7 @@ _NARRATED = regex.compile(
     regex.IGNORECASE,
 )
 """What somebody did in the conversation or a program in a run: it is in the log, and nothing that lasts."""
-_JUNK = regex.compile(
+_JUNK = lazily(
     r"Traceback \(most recent|^\s*at [\w.$]+\(|\bexit(?:ed)?(?: with)? (?:code|status) \d|^\s*(?:\{|\[\{|<\w+|"
     r"def |class |import |from \w+ import|#include|SELECT |function |\$ |>>> )"
     r"|(?:Error|Exception): |^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)|\b(?:INFO|DEBUG|"
@@ -98,32 +99,32 @@ _JUNK = regex.compile(
     r"\bdeprecated\b.*@\d",
     regex.MULTILINE,
 )
-_LESSON = regex.compile(
+_LESSON = lazily(
     r"\b(?:when|before|after|if|unless|because|instead|always|never|must|needs?|requires?|should|avoid|prefer|"
     r"use|run|check|ensure|make sure|fails?|only|do not|don't|works?|causes?|means?|verify|retry|set|first)\b"
     r"|先|再|后|如果|当|时|因为|必须|需要|应该|不要|避免|使用|检查|确保|会导致|否则|只有|务必|失败|才能|优先",
     regex.IGNORECASE,
 )
-_PERSONAL = regex.compile(
+_PERSONAL = lazily(
     r"[\w.+-]+@[\w-]+\.\w{2,}|(?<!\d)\+?\d[\d ()-]{7,}\d(?!\d)|\b(?:mr|mrs|ms|dr)\.? \p{Lu}|"
     r"\b(?:the )?(?:user|customer|client)(?:'s|s'| (?:named|called|lives|likes|prefers|wants|said|has|is))\b|"
     r"用户(?:叫|住|喜欢|说|的(?:电话|地址|姓名|邮箱))",
     regex.IGNORECASE,
 )
-_OWN_LINE = regex.compile(
+_OWN_LINE = lazily(
     r"^(?:file changed|side effect done|side effect without an answer[^:]*|call without an answer|step completed|"
     r"step not finished|command|artifact|error|"
     r"waiting for approval|blocked by|decided): ",
 )
-_OWN_LISTED = regex.compile(r"^- (?:preference|fact|correction|learning|procedure|convention): ", regex.MULTILINE)
-_OWN_STATE = regex.compile(
+_OWN_LISTED = lazily(r"^- (?:preference|fact|correction|learning|procedure|convention): ", regex.MULTILINE)
+_OWN_STATE = lazily(
     r"^(?:goal|status|current_phase|pending_task|completed_actions|key_decisions|rejected_paths|open_questions|"
     r"action_items|blocked|waits for approval|decided): ",
     regex.MULTILINE,
 )
 _STATE_LINES = 2
 """Lines as the state in a context has them: one may be anybody's, several are Refold's."""
-_OWN_FENCE = regex.compile(
+_OWN_FENCE = lazily(
     r"<(?:/?)(?:refold|memory|memories|context|untrusted|data|session_state|known|policy)[\s>_-]|"
     r"^#+ (?:session state|state|cards|recalled|turns|originals|memories|memory cards?|known facts|policy|"
     r"task state|evidence)\b"

@@ -7,8 +7,9 @@ import regex
 from projections.cards.secrets import masked_text
 from services.curation.proposal import Candidate, Rejected
 from services.curation.statements import read
+from services.lazy_patterns import lazily
 
-_SPOKEN = regex.compile(
+_SPOKEN = lazily(
     r"(?i)\b(?:pass(?:word|phrase|code)?|pwd|pw|(?:one[- ]time|verification|recovery|security|backup|unlock|door|"
     r"access) "
     r"(?:pass)?(?:code|phrase)|otp|pin(?: code)?|api[ _-]?key|secret(?: key)?|access key|"
@@ -23,36 +24,36 @@ _SPOKEN = regex.compile(
     r"|(?:密码|口令|密钥|私钥|验证码|令牌|(?i:pin)码?)(?:现在|已经?)?(?:是|为|(?:改|换|变|设|设置|更新)(?:成|为|到)了?|[:：=]|->|"
     r"\s(?=\S*\d))\s*[\"'“]?(?P<zh>[\x21-\x7e]{3,})"
 )
-_COMBINATION = regex.compile(
+_COMBINATION = lazily(
     r"(?i)\b(?:safe|vault|lock(?:er)?|door|gate|alarm|garage|building|suitcase)\b[^.\n]{0,20}\b(?:opens?|unlocks?|code|"
     r"combination)\b[^.\n\d]{0,24}\d(?:[ -]?\d){2,}|"
     r"(?:保险[箱柜]|门锁|大门|车库)[^。\n\d]{0,10}(?:密码|开)[^。\n\d]{0,4}\d{3,}"
     r"|\b(?:recovery|seed|backup|mnemonic) (?:phrase|words)\b\W{1,3}(?:is|are|was)?\W{0,3}(?:[a-z]+[ ,]+){5,}[a-z]+"
 )
-_CARD = regex.compile(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
-_NUMBERED = regex.compile(
+_CARD = lazily(r"(?<!\d)(?:\d[ -]?){13,19}(?!\d)")
+_NUMBERED = lazily(
     r"(?i)\b(?:credit|debit|bank) ?card(?: number)?\b[^\n]{0,20}?(?:\d[ -]?){12,19}|(?:银行卡|信用卡|"
     r"储蓄卡)号?[^\n]{0,6}(?:\d[ -]?){12,19}"
 )
-_IDENTITY = regex.compile(
+_IDENTITY = lazily(
     r"(?<!\d)\d{3}-\d{2}-\d{4}(?!\d)|(?<!\d)\d{6}(?:19|20)\d{2}(?:0[1-9]|1[0-2])\d{5}[\dXx](?![\dA-Za-z])"
 )
-_LABELLED = regex.compile(r"(?i)(?:key|token|secret|passw|credential|密钥|令牌|密码)")
-_TOKEN = regex.compile(r"(?<![\w-])[A-Za-z0-9_\-+/=.]{16,}(?![\w-])")
+_LABELLED = lazily(r"(?i)(?:key|token|secret|passw|credential|密钥|令牌|密码)")
+_TOKEN = lazily(r"(?<![\w-])[A-Za-z0-9_\-+/=.]{16,}(?![\w-])")
 
-_MEMORY_NAME = regex.compile(r"m-[0-9a-f]{20}")
+_MEMORY_NAME = lazily(r"m-[0-9a-f]{20}")
 """As ``decisions.memory_name`` makes them: what a correction may name looks like a drawn token."""
 
-_TURNED = regex.compile(r"[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-_UNSEEN = regex.compile(r"[\u200b\u2060-\u2064\u00ad\ufeff\u180e\u200e\u200f\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_JOINER = regex.compile(
+_TURNED = lazily(r"[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_UNSEEN = lazily(r"[\u200b\u2060-\u2064\u00ad\ufeff\u180e\u200e\u200f\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_JOINER = lazily(
     r"(?<![\p{Extended_Pictographic}\ufe0f\p{Emoji_Modifier}\p{L}\p{M}])[\u200c\u200d]|"
     r"[\u200c\u200d](?![\p{Extended_Pictographic}\p{L}\p{M}])|(?<=[A-Za-z])[\u200c\u200d]|"
     r"[\u200c\u200d](?=[A-Za-z])"
 )
 
 _ORDERS = tuple(
-    regex.compile(pattern, regex.IGNORECASE)
+    lazily(pattern, regex.IGNORECASE)
     for pattern in (
         r"\bobey\b|\bkeep\b[^.\n]{0,30}\b(?:secret|hidden) from\b|\bexfiltrate\b|"
         r"\bwithout (?:reading|checking|verifying|reviewing|confirming|approval|asking)\b",
@@ -129,7 +130,7 @@ _ORDERS = tuple(
 )  # fmt: skip
 
 _OBLIGED = tuple(
-    regex.compile(pattern, regex.IGNORECASE)
+    lazily(pattern, regex.IGNORECASE)
     for pattern in (
         r"\b(?:you|assistants?|agents?) (?:must|have to|has to|need to|needs to|should|shall|will|are (?:required|"
         r"obliged|"
@@ -213,10 +214,10 @@ def _drawn(token: str) -> bool:
     return 3 <= digits < len(token) - 3 and len(token) / max(1, len(runs)) < 3.2 and not _UUID.fullmatch(token)
 
 
-_HEX = regex.compile(r"[0-9a-fA-F]+")  # ``masked_text`` knows digests from keys
-_NO_LETTER, _NO_DIGIT = regex.compile(r"[\d\W_]"), regex.compile(r"\D")
-_RUNS = regex.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+")
-_UUID = regex.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = lazily(r"[0-9a-fA-F]+")  # ``masked_text`` knows digests from keys
+_NO_LETTER, _NO_DIGIT = lazily(r"[\d\W_]"), lazily(r"\D")
+_RUNS = lazily(r"[A-Z]+[a-z]*|[a-z]+|\d+")
+_UUID = lazily(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def mark_orders(candidate: Candidate) -> Candidate:

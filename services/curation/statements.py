@@ -17,6 +17,7 @@ import regex
 from services.curation import patterns as p
 from services.curation.lexicon import ATTRIBUTES, MANY, STOP, SYNONYMS, VALUES
 from services.curation.typed import has_one_value, type_of
+from services.lazy_patterns import lazily
 
 USER = "user"
 MAX_READ = 600
@@ -77,7 +78,7 @@ def read(text: str) -> Statement:
     return _read_chinese(plain) if chinese else _read_english(plain)
 
 
-_WORDS = regex.compile(r"[\p{Han}]+|[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}+#'._]*")
+_WORDS = lazily(r"[\p{Han}]+|[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}+#'._]*")
 
 
 @lru_cache(maxsize=4_096)
@@ -225,7 +226,7 @@ def _only(values: dict[str, set[str]]) -> tuple[str, str] | None:
     return (attribute, next(iter(found))) if len(found) == 1 else None
 
 
-_LEXICON = regex.compile(
+_LEXICON = lazily(
     "|".join(
         regex.escape(word) if p.CJK.match(word) else rf"(?<![\p{{L}}\p{{N}}]){regex.escape(word)}(?![\p{{L}}\p{{N}}])"
         for word in sorted(VALUES, key=len, reverse=True)

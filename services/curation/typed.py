@@ -6,7 +6,7 @@ release day is either Tuesday or Thursday. Values of no type may well hold toget
 
 from __future__ import annotations
 
-import regex
+from services.lazy_patterns import lazily
 
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
 _MONTH = (
@@ -34,7 +34,7 @@ _FORMS = (
     ("number", rf"(?:{_COUNTS})(?:[ -]\p{{L}}+){{0,4}}|{_ZH_NUMBER}\p{{Han}}{{0,4}}"),
 )
 _LEAD = r"(?:(?:at|on|in|by|until|till|about|around|every|next|early|late) )*"
-_TYPES = tuple((name, regex.compile(rf"^{_LEAD}(?:{form})$")) for name, form in _FORMS)
+_TYPES = tuple((name, lazily(rf"^{_LEAD}(?:{form})$")) for name, form in _FORMS)
 
 _HEADS = """
     address amount branch budget capacity capital captain ceo chair color colour contact cost currency date day deadline
@@ -49,7 +49,7 @@ _ZH_HEADS = """
 """
 _ZH_SINGLE = tuple(_ZH_HEADS.split())
 
-_UNIT = regex.compile(rf"[%‰€$£¥]|(?<=[\d -])(?!\p{{Han}})\p{{L}}+|(?<=[{_ZH_DIGITS}])(?![{_ZH_DIGITS}])\p{{Han}}")
+_UNIT = lazily(rf"[%‰€$£¥]|(?<=[\d -])(?!\p{{Han}})\p{{L}}+|(?<=[{_ZH_DIGITS}])(?![{_ZH_DIGITS}])\p{{Han}}")
 _CURRENCIES = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yen", "%": "percent"}
 
 

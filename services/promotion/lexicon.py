@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import regex
 
+from services.lazy_patterns import lazily
+
 POLES: dict[str, tuple[str, str]] = {
     "process": ("conclusion", "steps"),
     "length": ("short", "long"),
@@ -241,18 +243,18 @@ _PATTERNS: dict[tuple[str, str], tuple[str, ...]] = {
     for value, names in _LANGUAGES.items()
 }  # fmt: skip
 
-HAN = regex.compile(r"\p{Han}")
+HAN = lazily(r"\p{Han}")
 
 
 def _compiled(*, chinese: bool) -> dict[tuple[str, str], regex.Pattern[str]]:
     mine = {what: [one for one in ways if bool(HAN.search(one)) is chinese] for what, ways in _PATTERNS.items()}
-    return {what: regex.compile("|".join(f"(?:{one})" for one in ways)) for what, ways in mine.items() if ways}
+    return {what: lazily("|".join(f"(?:{one})" for one in ways)) for what, ways in mine.items() if ways}
 
 
 MENTIONS = {False: _compiled(chinese=False), True: _compiled(chinese=True)}
 """For text in Chinese or not: (aspect, value) -> how it is asked for."""
 CUES = {
-    "process": regex.compile(
+    "process": lazily(
         r"outcome|conclu|bottom|result|answer|verdict|takeaway|upshot|finding|expla|reason|step|process|deriv|think|"
         r"thought|work|justif|rational|background|\bhow\b|detail|gist|number|figure|through|chase|point|tl;?dr|found|"
         r"working|prelim|build|lectur|comment|journey|road|route|tour|essay|story|destination|summar|analys|walk|taking|"
@@ -261,7 +263,7 @@ CUES = {
 }
 """Of an aspect with costly patterns: what stands in any text that they find."""
 
-DENIED = regex.compile(
+DENIED = lazily(
     r"(?:\b(?:no|not|never|without|stop|skip|omit|drop|spare me|leave out|cut|avoid|quit|forget|lose|ditch|enough|"
     r"no need (?:for|to)|hold|cannot stand|hate|dislike|tired of|fed up with|less|fewer)\b|n't\b|"
     r"(?:别|不要|不用|不必|无需|不需要|不想|不喜欢|讨厌|省略|省掉|去掉|少|停止|禁止|勿))"
@@ -269,7 +271,7 @@ DENIED = regex.compile(
 )
 """What stands before a mention that is denied; nothing ends the clause between."""
 
-ASKED = regex.compile(
+ASKED = lazily(
     r"\b(?:use|using|add|like|want|with|more|prefer|include|put|keep|give|some|as|in|love)\b[^,.;:?!]{0,24}$|"
     r"(?:用|加|多|发|带|以|喜欢|列)[^,.;:?!，。；：！？]{0,6}$"
 )
@@ -277,18 +279,18 @@ ASKED = regex.compile(
 NAMED = frozenset(("emoji", "pleasantries", "bullets"))
 """Values whose patterns find the thing itself, which may be talked about in other ways."""
 
-ONCE = regex.compile(
+ONCE = lazily(
     r"\b(?:this time|this once|just once|for once|for this (?:one|question|task|case)|on this one|for now|today|"
     r"in this case|right now|for the moment)\b|这(?:一)?次|这回|这个问题|今天|暂时|眼下"
 )
 """What says that a wish is not meant to last."""
 
-CONDITION = regex.compile(
+CONDITION = lazily(
     r"^(?:(?:but|and|so|please) )?(?:when(?:ever)?|if|for|during|in case of) (?P<first>[^,;:?!]{2,60}), |"
     r"[ ,](?:when(?:ever)?|if|for|during|about|in case of) (?P<last>[^,.;:?!]{2,60})$"
 )
 """What a wish holds under."""
-CONDITION_ZH = regex.compile(
+CONDITION_ZH = lazily(
     r"^(?:但|不过)?(?:如果|当|在)?(?P<zh>[^,，。]{1,12}?)(?:的时候|时候|的话|时)[,，]?|"
     r"^(?:但|不过)?(?:对于?|关于|遇到)(?P<of>[^,，。]{1,12}?)(?:的?问题|的?任务|方面)?[,，]"
 )
@@ -304,12 +306,12 @@ _ANY_TIME = """
 """
 ANY_TIME = frozenset(_ANY_TIME.split())
 """Words that leave a condition without content: it holds at any time."""
-ANY_TIME_ZH = regex.compile(
+ANY_TIME_ZH = lazily(
     r"我|你|您|回答|回复|说话|说|讲|写|问|以后|每次|平时|任何|所有|一般|问题|的|在|给|跟|和|有|做|事|需要|想|看"
 )
 
-QUESTION = regex.compile(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
-REQUEST = regex.compile(
+QUESTION = lazily(r"[?？]\s*$|(?:吗|呢|么)[。.!！]?$")
+REQUEST = lazily(
     r"^(?:please |hey |so |and )*(?:can|could|would|will|may) (?:you|i|we)\b|"
     r"^(?:你)?(?:可以|能不能|能否|能|可否|麻烦)|可以.{0,8}吗|(?<!觉得|认为|[这那]样)[好行成]吗[?？]?$|"
     r"^please\b|^(?:please )?(?:skip|leave|never mind|forget|save|spare|drop|cut|omit|ditch)\b[^,?]{2,40}, "

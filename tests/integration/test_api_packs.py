@@ -208,7 +208,10 @@ def test_an_import_whose_client_left_is_finished_by_the_next_one(instance: Insta
     assert Counter(contents(instance, user)) == Counter(said)
 
 
-def test_the_commands_say_what_they_did(instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_say_what_they_did(
+    instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # where it is set, a person is taken to read
     user, other, file = instance.name("u"), instance.name("u"), tmp_path / "p.zip"
     remember(instance, user, "I live in Porto")
     export(user, out=file, url=instance.url)

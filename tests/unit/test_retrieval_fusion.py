@@ -11,7 +11,7 @@ from projections.retrieval.fusion import Signal, fuse
 from projections.retrieval.postings import Postings
 from projections.retrieval.words import words
 
-Numbers = st.lists(st.floats(0, 1), min_size=2, max_size=12)
+Numbers = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=2, max_size=12)
 
 
 def total(signals: dict[str, Signal], size: int) -> np.ndarray:
