@@ -57,6 +57,7 @@ def say(text: str, style: str = "") -> None:
 def hint(text: str) -> None:
     """One line of advice for people; not among what a program reads."""
     if piped():
+        sys.stdout.flush()  # where both go to one file, advice comes after what it is about
         print(text, file=sys.stderr)
     else:
         say(text, style="dim")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from sqlalchemy import text
@@ -21,6 +23,8 @@ from tests.chaos.rounds import BLOCKED_S, World
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, dump, event, naive, note
 
 LEASE_S = 60.0
+PATIENCE_S = 5.0
+"""How long who takes over looks on while somebody else holds leases."""
 
 
 def first_events() -> list[Event]:
@@ -59,15 +63,17 @@ class ProjectorWorld(World):
         asyncio.run(self._project())
 
     def go_on(self) -> None:
-        """The lease of who was there runs out: fold in its place, and what comes then.
-
-        Whoever woke meanwhile may have taken leases again, and rests; so they run out once more.
-        """
-        self.expire_leases()
-        self.project()
+        """The lease of who was there runs out: fold in its place, and what comes then."""
+        self.take_over()
         Lab(self.stores()).archive(*more_events())
-        self.expire_leases()
-        self.project()
+        self.take_over()
+
+    def take_over(self) -> None:
+        """Fold all there is. Whoever woke may take leases again at any moment, and rest: they run out once more."""
+        folded = False
+        while not folded:
+            self.expire_leases()
+            folded = asyncio.run(self._project(PATIENCE_S))
 
     def check(self) -> None:
         """Fold the rest, and compare with the plainest fold and with a refold."""
@@ -81,15 +87,17 @@ class ProjectorWorld(World):
         log.write_now(lambda conn: conn.execute(text("UPDATE leases SET expires_ms = 0")))
         log.close()
 
-    async def _project(self) -> None:
+    async def _project(self, patience_s: float = inf) -> bool:
         stores = self.stores()
         log = stores.log()
         projector = Projector([TOY], stores, log, lease_ttl_s=LEASE_S, poll_s=LEASE_S)
         await projector.start()
-        while not await asyncio.to_thread(is_caught_up, self):  # noqa: ASYNC110  nobody tells the test
-            await asyncio.sleep(0.005)
+        deadline = time.monotonic() + patience_s
+        while not (folded := await asyncio.to_thread(is_caught_up, self)) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # nobody tells the test
         await projector.stop()
         log.close()
+        return folded
 
 
 def is_caught_up(world: World) -> bool:

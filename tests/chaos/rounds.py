@@ -27,7 +27,7 @@ from tests.chaos.faults import POINTS, Child, fork, prepare_to_fork
 from tests.soak import ALL
 
 ROOT = Path(__file__).parents[2]
-MOST = 10
+MOST = 8
 """Points that a part consists of at most: on a slow machine a process looks more often, and passes more of them."""
 
 _READS = ("XREAD", "GET", "TYPE", "HGET", "XRANGE", "SUBSCRIBE")

@@ -17,7 +17,7 @@ from tests.soak import soak
     [
         ("sqlite", "SIGKILL", 1),
         ("sqlite", "SIGSTOP", 9),
-        ("postgresql", "SIGKILL", 5),
+        pytest.param("postgresql", "SIGKILL", 5, marks=soak),
         pytest.param("postgresql", "SIGSTOP", 31, marks=soak),
     ],
 )

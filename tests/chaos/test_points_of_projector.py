@@ -17,7 +17,7 @@ from tests.soak import soak
     [
         ("sqlite", "SIGKILL", 1),
         ("sqlite", "SIGSTOP", 7),
-        ("postgresql", "SIGKILL", 4),
+        pytest.param("postgresql", "SIGKILL", 4, marks=soak),
         pytest.param("postgresql", "SIGSTOP", 23, marks=soak),
     ],
 )

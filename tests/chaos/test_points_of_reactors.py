@@ -18,7 +18,7 @@ from tests.soak import soak
         ("sqlite", "SIGKILL", 40),
         ("sqlite", "SIGSTOP", 99),
         pytest.param("postgresql", "SIGKILL", 70, marks=soak),
-        ("postgresql", "SIGSTOP", 130),
+        pytest.param("postgresql", "SIGSTOP", 130, marks=soak),
     ],
 )
 def test_points_of_reactors(

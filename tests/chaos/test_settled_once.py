@@ -14,11 +14,12 @@ import httpx
 import pytest
 
 from tests.instance import Instance, running_instance, until
-from tests.soak import ALL
+from tests.soak import ALL, soak
 
 LIVES = 12 if ALL else 4
 
 
+@soak  # test_settled_by_model_once kills as often, and asks a model as well
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_each_run_is_settled_once(tmp_path: Path) -> None:
