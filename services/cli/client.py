@@ -43,10 +43,15 @@ class Client:
 
     def items(self, path: str, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
         """The items of a list, page after page, at most ``limit``."""
+        for page in self.pages(path, limit, **params):
+            yield from page["items"]
+
+    def pages(self, path: str, limit: int | None = None, **params: Any) -> Iterator[dict[str, Any]]:
+        """The pages of a list, with what else each tells; at most ``limit`` items."""
         cursor, left = None, limit
         while left is None or left > 0:
             page = self.get(path, limit=min(left or 500, 500), cursor=cursor, **params)
-            yield from page["items"]
+            yield page
             left = None if left is None else left - len(page["items"])
             cursor = page["next_cursor"]
             if cursor is None:

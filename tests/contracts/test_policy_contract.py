@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from events.archive.store import log_id
-from events.database import Database, Stores
+from events.database import Database
 from events.door import admit
 from events.event import Event
 from events.keys import partition_of
@@ -167,10 +167,3 @@ async def test_what_was_used_longest_ago_makes_room(lab: Lab) -> None:
         assert await desk.told("user/u0") == [["b"]] and desk.scopes.reads == 7
     finally:
         desk.close()
-
-
-@pytest.fixture
-def lab(stores: Stores) -> Iterator[Lab]:
-    lab = Lab(stores)
-    yield lab
-    lab.log.close()

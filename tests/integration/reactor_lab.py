@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from events import door
@@ -20,6 +21,7 @@ from events.database import Database, Stores
 from events.errors import Transient
 from events.event import START, Event, Position
 from events.keys import partition_of
+from services.reactors import partition
 from services.reactors.checkpoints import introduce
 from services.reactors.hindsight import HINDSIGHT
 from services.reactors.loop import ReactorLoop
@@ -29,6 +31,12 @@ from services.reactors.settler import SETTLER
 PARTITIONS = 2
 PATIENCE_S = 60.0
 NOW_MS = 1_800_000_000_000
+
+
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have reactors look for events, and commit how far they are, many times a second."""
+    monkeypatch.setattr(partition, "POLL_S", 0.05)
+    monkeypatch.setattr(partition, "COMMIT_S", 0.02)
 
 
 @dataclass

@@ -15,13 +15,14 @@ from events.database import Database
 from events.event import Event
 from services.models.client import Models
 from services.models.routes import Route, Routes
-from services.reactors import extractor, partition
+from services.reactors import extractor
 from services.reactors.extractor import EXTRACTOR
 from services.reactors.reactor import Outside
 from services.reactors.reading import TRIES
 from tests.integration.reactor_lab import (
     ArchiveOutlet,
     checkpoints_at_end,
+    look_often,
     loop_of,
     put,
     run_until,
@@ -49,8 +50,7 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extractor, "WAIT_S", 0.02)
-    monkeypatch.setattr(partition, "POLL_S", 0.05)
-    monkeypatch.setattr(partition, "COMMIT_S", 0.02)
+    look_often(monkeypatch)
 
 
 def message(name: str, content: str, *, role: str = "user", **started: Any) -> list[Event]:

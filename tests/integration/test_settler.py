@@ -19,7 +19,7 @@ from events.event import Event
 from events.types.run import TerminationReason
 from services.models.client import Models
 from services.models.routes import Route, Routes
-from services.reactors import partition, settler
+from services.reactors import settler
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.settler import SETTLER
@@ -27,6 +27,7 @@ from services.reactors.settling.conversation import NO_RESULT
 from tests.integration.reactor_lab import (
     ArchiveOutlet,
     checkpoints_at_end,
+    look_often,
     loop_of,
     put,
     run_until,
@@ -59,8 +60,7 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settler, "BACKOFF_S", (0.01,))
-    monkeypatch.setattr(partition, "POLL_S", 0.05)
-    monkeypatch.setattr(partition, "COMMIT_S", 0.02)
+    look_often(monkeypatch)
 
 
 def a_run(name: str, *, reason: str = "end_turn", org: str = "acme", **started: Any) -> list[Event]:

@@ -21,7 +21,7 @@ from projections.memory_cards import MEMORY_CARDS
 from services.composition import Backend
 from services.models.client import Models
 from services.models.routes import Route, Routes
-from services.reactors import partition, summarizer
+from services.reactors import summarizer
 from services.reactors.reactor import Outside
 from services.reactors.summarizer import SUMMARIZER
 from services.settings import Settings
@@ -29,6 +29,7 @@ from tests.integration.reactor_lab import (
     NOW_MS,
     ArchiveOutlet,
     checkpoints_at_end,
+    look_often,
     loop_of,
     put,
     run_until,
@@ -58,8 +59,7 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summarizer, "WAIT_S", 0.02)
-    monkeypatch.setattr(partition, "POLL_S", 0.05)
-    monkeypatch.setattr(partition, "COMMIT_S", 0.02)
+    look_often(monkeypatch)
 
 
 def demanded(body: dict[str, Any]) -> str:
