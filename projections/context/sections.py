@@ -29,7 +29,8 @@ _LATEST = 10
 
 def state_text(material: Material, tokens: int) -> str:
     """Where the task stands, then what its session left; secrets masked, as in cards."""
-    lines = (*_task_lines(material.state), *_session_lines(material.session))
+    goal = (material.state or {}).get("goal") or ""
+    lines = (*_task_lines(material.state), *_session_lines(material.session, goal))
     return first_lines([masked_text(line) for line in lines], tokens)
 
 
@@ -99,12 +100,14 @@ def _task_lines(state: Document | None) -> Iterator[str]:
         yield f"note {one_line(note['note'])}: {one_line(_said(note.get('content')))}{verify}"
 
 
-def _session_lines(session: Document | None) -> Iterator[str]:
+def _session_lines(session: Document | None, goal: str) -> Iterator[str]:
+    """What the session left. Its goal is told only where it is not the task's, and never by the same word."""
     left = (session or {}).get("state") or {}
     for name in _SESSION:
         value = left.get(name)
-        if value:
-            yield f"{name}: {one_line(_said(value))}"
+        if not value or (name == "goal" and _said(value) == goal):
+            continue
+        yield f"{'session_goal' if name == 'goal' and goal else name}: {one_line(_said(value))}"
 
 
 def _said(value: Any) -> str:

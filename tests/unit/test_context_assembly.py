@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,21 @@ def test_parts_stand_in_their_order_and_say_where_a_cache_may_break() -> None:
         "<untrusted notices>", "- book: double booking", "</untrusted>",
     ]  # fmt: skip
     assert made.told == ("c1",) and made.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("session", "told"),
+    [
+        ("book a flight", ["goal: book a flight"]),
+        ("see Osaka", ["goal: book a flight", "session_goal: see Osaka"]),
+        ("", ["goal: book a flight"]),
+    ],
+)
+def test_the_goal_is_told_once(session: str, told: list[str]) -> None:
+    made = assemble(replace(MATERIAL, session={"state": {"goal": session}}), parts=("state",))
+    assert [line for line in made.text.splitlines() if "goal" in line] == told
+    alone = assemble(Material("t", session={"state": {"goal": "see Osaka"}}), parts=("state",))
+    assert "goal: see Osaka" in alone.text.splitlines()
 
 
 @pytest.mark.parametrize("tokens", [40, 60, 100, 400, 4_000])
