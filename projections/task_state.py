@@ -164,4 +164,4 @@ def _named(recorded: Recorded) -> Iterable[RowRef]:
             return ()
 
 
-TASK_STATE = Projection(name="task_state", version=2, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
+TASK_STATE = Projection(name="task_state", version=3, tables=TABLES, handles=_HANDLES, apply=apply, names=names)

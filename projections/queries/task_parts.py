@@ -15,6 +15,7 @@ from sqlalchemy import Connection, and_, bindparam, literal_column, select
 from projections.bounds import short
 from projections.queries.rows import Document, Query, duration_s, pick, position, until
 from projections.task import tables as t
+from projections.task.costs import amounts
 from projections.task.notes import VERIFY_AGAIN
 from projections.task.status import DONE
 
@@ -162,7 +163,7 @@ def head_of(task: str, head: Mapping[str, Any]) -> Document:
     return {
         "task": task,
         **{name: head[name] for name in names},
-        "totals": {**{name: head[name] for name in _TOTALS}, "cost": head["cost"] or {}},
+        "totals": {**{name: head[name] for name in _TOTALS}, "cost": amounts(head["cost"])},
         "first_time": head["first_time"],
         "last_time": head["last_time"],
         "position": f"{head['epoch']}-{head['n']}",

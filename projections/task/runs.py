@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from events.types.run import Addressed, RunStarted, RunTerminated
 from projections.bounds import clip_json, short, whole
-from projections.task import workbench
+from projections.task import costs, workbench
 from projections.task.scene import JSON_LIMIT, Mutable, Scene
 from projections.task.status import interrupts, verdict
 
@@ -116,5 +116,4 @@ def used_tokens(scene: Scene, tokens_in: int, tokens_out: int, cost: float, curr
             row["tokens_in"] += tokens_in
             row["tokens_out"] += tokens_out
     if cost:
-        costs = task["cost"] or {}
-        task["cost"] = {**costs, currency: costs.get(currency, 0.0) + cost}
+        task["cost"] = costs.added(task["cost"], currency, cost)

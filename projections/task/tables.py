@@ -71,7 +71,7 @@ TASKS = read_model_table(
     count("feedback"),
     count("tokens_in"),
     count("tokens_out"),
-    json("cost"),  # by currency
+    json("cost"),  # by currency: decimal text
     count("late"),
     text("first_time"),
     text("last_time"),

@@ -348,6 +348,6 @@ def test_decisions_stay_and_tokens_add_up_over_runs() -> None:
     history.add("model.responded", tokens_in=10, tokens_out=2, cost=0.5).end("interrupt").resume("r2", 2)
     history.add("model.responded", tokens_in=5, tokens_out=1, cost=0.25, currency="EUR")
     folded = history.folded
-    assert (folded.one("tasks")["tokens_in"], folded.one("tasks")["cost"]) == (15, {"USD": 0.5, "EUR": 0.25})
+    assert (folded.one("tasks")["tokens_in"], folded.one("tasks")["cost"]) == (15, {"USD": "0.5", "EUR": "0.25"})
     assert folded.one("runs", run="r2")["tokens_in"] == 5
     assert folded.one("decisions")["alternatives"] == ["plane"]

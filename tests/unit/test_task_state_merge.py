@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import permutations
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.task.costs import Costs, added, amounts
 from projections.task_state import TASK_STATE
 from tests.unit.fold_runner import Folded, event, fold, record
 
@@ -42,7 +44,9 @@ def _events() -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
             ),
             st.booleans(),
         ),
-        st.just(("model.responded", {"tokens_in": 3, "cost": 0.1})),
+        st.builds(
+            lambda cost: ("model.responded", {"tokens_in": 3, "cost": cost}), st.sampled_from([0.1, 1e15, -7e-9])
+        ),
         st.just(("message.added", {"role": "user", "content": "hello"})),
     )
 
@@ -125,3 +129,25 @@ def test_one_batch_in_any_order_merges_to_the_same_state() -> None:
     ]
     states = {fold(TASK_STATE, order).dump(without=ORDER) for order in permutations(raws)}
     assert len(states) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-1e15, 1e15), max_size=6), st.integers(0, 2**32))
+def test_costs_add_up_to_the_same_in_any_order(costs: list[float], seed: int) -> None:
+    """Sums of floats differ by the order of their parts, and so would a task's rows."""
+    totals = []
+    for order in (costs, random.Random(seed).sample(costs, len(costs))):
+        total: Costs | None = None
+        for cost in order:
+            total = added(total, "USD", cost)
+        totals.append(total)
+    assert totals[0] == totals[1]
+
+
+def test_a_total_is_the_sum_of_what_was_written_and_goes_on_from_one_of_former_code() -> None:
+    total = None
+    for cost in (0.1, 0.2, 2e-8, 1e15, -1e15):
+        total = added(total, "USD", cost)
+    assert total == {"USD": "0.30000002"} and amounts(total) == {"USD": 0.30000002}
+    former: Any = {"USD": 0.3}
+    assert added(former, "USD", 0.1) == {"USD": "0.4"}, "a float, as rows held it before"
