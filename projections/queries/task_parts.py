@@ -17,6 +17,7 @@ from projections.queries.rows import Document, Query, duration_s, pick, position
 from projections.task import tables as t
 from projections.task.costs import amounts
 from projections.task.notes import VERIFY_AGAIN
+from projections.task.retries import shown
 from projections.task.status import DONE
 
 MAX_HISTORY = 100
@@ -102,7 +103,10 @@ class Parts:
         row = self._first(_WORKBENCH)
         if row is None:
             return None
-        sections = {name: row[name] or [] for name in ("observations", "preconditions", "requirements", "to_retry")}
+        sections = {name: row[name] or [] for name in ("observations", "preconditions", "requirements")}
+        sections["to_retry"] = [shown(item) for item in row["to_retry"] or ()]
+        if not any(sections.values()):
+            return None
         return {**sections, **pick(row, "run", "time"), "position": position(row)}
 
     def world(self, reading: Reading) -> Document:

@@ -326,11 +326,12 @@ WORKBENCH = read_model_table(
     json("preconditions"),
     json("requirements"),
     json("to_retry"),
+    json("came_through"),  # [effect, epoch, n] of calls that came through while others had no result yet
     text("time"),
     count("epoch"),
     count("n"),
 )
-"""What a run has at hand: one row, at most ``workbench.ITEMS`` items a section, gone when the task's work ends."""
+"""What a run has at hand: one row, at most ``retries.ITEMS`` items a section, gone when the task's work ends."""
 
 LATE_EVENTS = read_model_table(
     METADATA,

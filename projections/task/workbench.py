@@ -1,7 +1,7 @@
 """The workbench: what a run has at hand, overwritten as it goes, cleared when the task's work ends.
 
 It is apart from what lasts (plan, notes, decisions) and from the session's state. An end that leaves the task
-interrupted clears nothing: whoever resumes goes on at the same workbench. What comes late changes nothing here.
+interrupted clears nothing: whoever resumes goes on at the same workbench. What comes late adds nothing here.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import Any
 
 from events.types.world import WorkbenchUpdated
 from projections.bounds import canonical, clip, clip_json, digest
+from projections.task import retries
+from projections.task.retries import ITEMS
 from projections.task.scene import Mutable, Scene
-
-ITEMS = 20
-"""Items that a section keeps: the latest."""
 
 ITEM_LIMIT = 1_000
 """Longest JSON kept of an item, in characters."""
@@ -38,37 +37,41 @@ def updated(scene: Scene, payload: WorkbenchUpdated) -> None:
 
 
 def failed(scene: Scene, call: Mutable) -> None:
-    """A call of which both ends are known has failed: it is to be tried again."""
+    """A call of which both ends are known has failed: it is to be tried again, unless a newer try came through."""
     if scene.late or call["late"]:
         return
-    effect = _effect(call)
+    effect, asked = _effect(call), [call["epoch"], call["n"]]
+    stored = scene.draft.peek("workbench")
+    if stored is not None and not retries.is_newer(stored, effect, asked):
+        return
     row = scene.draft.edit("workbench")
-    before = [item for item in row["to_retry"] or () if _names(item) == effect]
-    others = [item for item in row["to_retry"] or () if _names(item) != effect]
-    item = {
-        "effect": effect,
+    told = {
         "call_id": call["full"] or call["call_id"],
         "run": call["run_id"],
         "name": call["name"],
         "arguments": clip_json(call["arguments"], ITEM_LIMIT, at_most=len(canonical(call["arguments"]))),
         "step": call["step"],
         "error": clip(call["error"], ITEM_LIMIT),
-        "failures": 1 + sum(item["failures"] for item in before),
     }
-    row["to_retry"] = [*others, item][-ITEMS:]
+    retries.add(row, effect, asked, told)
     _stamp(scene, row)
 
 
 def succeeded(scene: Scene, call: Mutable) -> None:
-    """The same call came through: it needs no other try."""
+    """The same call came through: it needs no other try, unless a newer one has failed.
+
+    It is remembered only while other calls wait for results: no other failure that comes later can be of an older try.
+    """
+    effect, asked = _effect(call), [call["epoch"], call["n"]]
     stored = scene.draft.peek("workbench")
-    if stored is None or not stored["to_retry"]:
-        return
-    effect = _effect(call)
-    left = [item for item in stored["to_retry"] if _names(item) != effect]
-    if len(left) < len(stored["to_retry"]):
+    if scene.task["calls_in_flight"] and not (scene.late or call["late"]):
+        retries.remember(scene.draft.edit("workbench"), effect, asked)
+    elif stored is not None and stored["came_through"] and not scene.task["calls_in_flight"]:
+        scene.draft.edit("workbench")["came_through"] = None
+    left = retries.left_after(stored, effect, asked) if stored is not None and stored["to_retry"] else None
+    if stored is not None and left != stored["to_retry"]:
         row = scene.draft.edit("workbench")
-        row["to_retry"] = left or None
+        row["to_retry"] = left
         _stamp(scene, row)
 
 
@@ -81,11 +84,6 @@ def clear(scene: Scene) -> None:
 def _effect(call: Mutable) -> str:
     """What two tries of one call have in common: its idempotency key, else step, name and arguments."""
     return call["idempotency_key"] or digest(canonical([call["step"], call["name"], call["arguments"]]))
-
-
-def _names(item: Any) -> str:
-    """The effect that an item stands for; "" for one that the agent wrote itself."""
-    return str(item["effect"]) if isinstance(item, dict) and {"effect", "failures"} <= item.keys() else ""
 
 
 def _stamp(scene: Scene, row: Mutable) -> None:

@@ -9,7 +9,7 @@ as long as those stay in order of which the later one *means* that it is later:
 * the run's end, and whatever it judges: what a run says after its end is late, and an end of turn completes the task
   or leaves it blocked by what is open then;
 * a plan and the steps that it drops: a step that began stays, one that had not goes;
-* the failure of a call and the next call for the same effect: what came through needs no other try.
+* calls for the same effect among each other, not their results: what came through needs no other try.
 
 So a result may come before its call, an end before its start, a step before its plan, and everything before the run's
 start; and events of different tasks are in no order at all, parent and child included. Only what tells the arrival
@@ -30,12 +30,13 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.task.workbench import SECTIONS
 from projections.task_state import TASK_STATE
 from tests.unit.fold_runner import Folded, event, record
 
 ARRIVAL = frozenset((
     "epoch", "n", "first_epoch", "first_n", "result_epoch", "result_n", "first_time", "last_time", "current_step",
-    "slot",
+    "slot", "came_through",
 ))  # fmt: skip
 """Columns that tell of the arrival itself."""
 
@@ -114,7 +115,8 @@ def _call(draw: st.DrawFn, story: Story, call: str) -> None:
         "step": draw(st.sampled_from(("", "a"))),
         "side_effect": True,
     }
-    story.say("tool.called", call_id=call, idempotency_key=f"key {call}", **what)
+    key = draw(st.sampled_from((call, "of two")))
+    story.say("tool.called", f"key {key}", call_id=call, idempotency_key=f"key {key}", **what)
     for number in range(draw(st.integers(0, 2))):
         outcome: dict[str, Any] = draw(st.sampled_from(({"result": number}, {"error": f"e{number}"})))
         kind = "tool.returned" if "result" in outcome else "tool.failed"
@@ -151,7 +153,10 @@ def state(
     for (org, key, table, _), row in folded.rows.items():
         kept = {name: value for name, value in row.items() if name not in ARRIVAL | without}
         if table == "workbench":
-            kept = {**kept, "to_retry": sorted(kept["to_retry"] or (), key=orjson.dumps), "time": ""}
+            items = [{**item, "asked": None} for item in kept["to_retry"] or ()]
+            kept = {**kept, "to_retry": sorted(items, key=orjson.dumps), "time": "", "run": ""}
+            if not any(kept[section] for section in SECTIONS):
+                continue  # as good as none
         rows.append(orjson.dumps([org, key, table, kept], option=orjson.OPT_SORT_KEYS))
     return sorted(rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.task.workbench import ITEMS
+from projections.task.retries import ITEMS
 from projections.task_state import TASK_STATE
 from tests.unit.fold_runner import event, fold
 
@@ -65,8 +65,42 @@ def test_the_ends_of_a_failed_call_merge_in_either_order() -> None:
     for order in permutations([CALL, FAILED]):
         row = bench(*order)
         assert row is not None
-        found.append(row["to_retry"])
+        found.append([{**item, "asked": None} for item in row["to_retry"]])
     assert found[0] == found[1]
+
+
+OTHER: Said = ("tool.called", {"call_id": "c9", "name": "wait", "arguments": {}})
+THIRD: Said = ("tool.called", {"call_id": "c3", "name": "ring", "arguments": {"who": "bank"}, "step": "s"})
+CAME: dict[str, Said] = {call: ("tool.returned", {"call_id": call}) for call in ("c1", "c2", "c3", "c9")}
+WENT: dict[str, Said] = {call: ("tool.failed", {"call_id": call, "error": call}) for call in ("c1", "c2", "c3")}
+
+
+@pytest.mark.parametrize(
+    ("ends", "failures"),
+    [
+        ([WENT["c1"], CAME["c2"], CAME["c9"]], 0),
+        ([CAME["c1"], WENT["c2"], CAME["c9"]], 1),
+        ([WENT["c1"], CAME["c2"], WENT["c3"]], 1),
+        ([WENT["c1"], WENT["c2"], WENT["c3"]], 3),
+        ([WENT["c1"], WENT["c2"], CAME["c3"]], 0),
+    ],
+)
+def test_the_newest_try_decides_whichever_result_comes_first(ends: list[Said], failures: int) -> None:
+    """C14: an older try that comes through late does not undo the failure of a newer one, nor the other way round."""
+    found = []
+    for order in permutations(ends):
+        row = bench(CALL, AGAIN, THIRD, OTHER, *order)
+        told = (row or {}).get("to_retry") or []
+        found.append([(item["call_id"], item["error"], item["failures"], item["asked"]) for item in told])
+    assert all(one == found[0] for one in found)
+    assert [failed for _, _, failed, _ in found[0]] == ([failures] if failures else [])
+
+
+def test_what_came_through_is_remembered_no_longer_than_others_are_on_their_way() -> None:
+    row = bench(CALL, AGAIN, has(observations=["a"]), CAME["c2"])
+    assert row is not None and len(row["came_through"]) == 1
+    row = bench(CALL, AGAIN, has(observations=["a"]), CAME["c2"], CAME["c1"])
+    assert row is not None and row["came_through"] is None
 
 
 @pytest.mark.parametrize("reason", ["end_turn", "error_streak"])
