@@ -3,7 +3,8 @@
     experience.recorded   of each run the last by (deriver version, revision) counts, whatever arrived first:
                           evidence for the tools it counts and for the path it went; notices of fatal failures
     feedback.given        (on a scope) support for "do as these words say", once for each occasion that said them
-    belief.proposed       a belief's words, trigger, limits and prior confidence: those of the last by (time, id)
+    belief.proposed       a belief's words, trigger, limits and prior confidence: those of the last by (time, id), and
+                          those of the ones before it, for moments before its time
     belief.verified       one piece of evidence for or against it: of each source the last by (time, id)
     belief.reviewed       a review that found it to hold touches it; no count changes
     belief.retracted      it no longer holds, until a later proposal
@@ -75,25 +76,34 @@ def apply(recorded: Recorded, rows: Rows) -> Iterable[Change]:
             row = belief_row(draft, belief_name(belief))
             row["reviewed_at"] = max(row["reviewed_at"], time)
         case BeliefRetracted() as payload:
-            row = belief_row(draft, belief_name(payload.belief))
-            if (time, event.id) > (row["retracted_at"], row["retracted_id"]):
-                because = clip(payload.reason, TEXT_LIMIT)
-                row.update(retracted_at=time, retracted_id=event.id, retracted_because=because)
+            _retracted(draft, event, payload, time)
     return draft.changes()
 
 
 def _proposed(draft: Draft, event: Event, payload: BeliefProposed, time: str) -> None:
-    row = belief_row(draft, belief_name(payload.belief))
-    if (time, event.id) <= (row["proposed_at"], row["proposed_id"]):
-        return
-    row.update(
-        kind=payload.kind, statement=clip(payload.statement, TEXT_LIMIT), trigger=payload.trigger,
-        tendency=payload.tendency, limits=payload.limits, prior=float(payload.confidence),
-        proposed_at=time, proposed_id=event.id,
-    )  # fmt: skip
-    draft.add("belief_grounds", row["belief"]).update(
-        because=payload.because, elsewhere=payload.elsewhere, event_id=event.id
-    )
+    words = {
+        "kind": payload.kind, "statement": clip(payload.statement, TEXT_LIMIT), "trigger": payload.trigger,
+        "tendency": payload.tendency, "limits": payload.limits, "prior": float(payload.confidence),
+        "proposed_at": time, "proposed_id": event.id,
+    }  # fmt: skip
+    said = _said(draft, event, payload.belief, "proposed", words, time)
+    said.update(because=payload.because, elsewhere=payload.elsewhere)
+
+
+def _retracted(draft: Draft, event: Event, payload: BeliefRetracted, time: str) -> None:
+    because = clip(payload.reason, TEXT_LIMIT)
+    words = {"retracted_at": time, "retracted_id": event.id, "retracted_because": because}
+    _said(draft, event, payload.belief, "retracted", words, time)
+
+
+def _said(draft: Draft, event: Event, belief: str, act: str, words: dict[str, Any], time: str) -> dict[str, Any]:
+    """Keep what a proposal or a retraction says; the last one's words stand on the belief."""
+    row = belief_row(draft, belief_name(belief))
+    if (time, event.id) > (row[f"{act}_at"], row[f"{act}_id"]):
+        row.update(words)
+    said = draft.add("belief_grounds", row["belief"], short(event.id))
+    said.update(act=act, words=words, event_id=event.id, time=time)
+    return said
 
 
 def _verified(draft: Draft, event: Event, payload: BeliefVerified, time: str) -> None:
@@ -228,7 +238,7 @@ def _evidence_names(name: str, source: str, day: int) -> list[RowRef]:
 
 BELIEFS_PROJECTION = Projection(
     name="beliefs",
-    version=2,
+    version=3,
     tables=TABLES,
     handles=HANDLES,
     apply=apply,

@@ -40,11 +40,16 @@ GROUNDS = read_model_table(
     METADATA,
     "belief_grounds",
     text("belief", pk=True),
+    text("event", pk=True),  # the proposal or retraction, as it stands in a key
+    text("act"),  # proposed, retracted
+    json("words"),  # what it made of the belief's own columns
     json("because"),  # ids of the events that made somebody propose it
     json("elsewhere"),  # evidence from another place
     text("event_id"),
+    text("time"),  # UTC
     unread=True,
 )
+"""Every proposal and retraction: the latest stands on the belief, but it may be of a time that has not come."""
 
 COUNTS = read_model_table(
     METADATA,

@@ -53,7 +53,11 @@ _COUNTS = select(COUNTS.c.belief, COUNTS.c.day, _SUPPORTS, _AGAINST).where(
     COUNTS.c.org == bindparam("of_org"), COUNTS.c.key == bindparam("of_key")
 )
 _ITS_COUNTS = _COUNTS.where(COUNTS.c.belief == bindparam("belief"))
-_GROUNDS = Query(GROUNDS, GROUNDS.c.belief == bindparam("belief"))
+_GROUNDS = Query(GROUNDS, GROUNDS.c.belief == bindparam("belief"), GROUNDS.c.event_id == bindparam("proposal"))
+_SAID_BEFORE = Query(
+    GROUNDS, GROUNDS.c.belief == bindparam("belief"), GROUNDS.c.act == bindparam("act"),
+    GROUNDS.c.time <= bindparam("moment"), order=(GROUNDS.c.time.desc(), GROUNDS.c.event_id.desc()), limit=1,
+)  # fmt: skip
 _EARLIER = Query(
     EVIDENCE, EVIDENCE.c.belief == bindparam("belief"), EVIDENCE.c.time <= bindparam("moment"),
     order=(EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc()), limit=MAX_LATEST,
@@ -89,7 +93,7 @@ def beliefs_of(
     rows = _BELIEFS.all(conn, org, scope)
     constrained = constraints_among(notices_of(conn, org, scope, now=now, rules=rules) if notices is None else notices)
     for row in rows:
-        row["latest"] = _latest(conn, org, scope, row, now)
+        _as_of(conn, org, scope, row, now)
     found = [_belief(row, buckets[short(row["belief"])], constrained, now, rules) for row in rows]
     found.sort(key=lambda belief: (-belief["confidence"], belief["belief"]))
     return [belief for belief in found if status in ("", belief["status"])]
@@ -124,8 +128,8 @@ def _document(
     if row is None:
         return None
     buckets = _buckets(conn, _ITS_COUNTS, of_org=org, of_key=scope, belief=key)[key]
-    row["latest"] = _latest(conn, org, scope, row, now)
-    grounds = _GROUNDS.first(conn, org, scope, belief=key) or {}
+    _as_of(conn, org, scope, row, now)
+    grounds = _GROUNDS.first(conn, org, scope, belief=key, proposal=row["proposed_id"]) or {}
     return {
         **_belief(row, buckets, constrained, now, rules),
         "because": grounds.get("because") or [],
@@ -195,6 +199,20 @@ def _buckets(conn: Connection, counts: Select[Any], **of: str) -> dict[str, list
     for belief, *bucket in conn.execute(counts, of):
         buckets[belief].append(Bucket(*bucket))
     return buckets
+
+
+def _as_of(conn: Connection, org: str, scope: str, row: Document, now: datetime) -> None:
+    """Make of a belief's row what it says at a moment: what is dated later has taken the place of nothing yet.
+
+    A belief whose every proposal is dated later is told by the words of the last one.
+    """
+    row["latest"] = _latest(conn, org, scope, row, now)
+    moment = now.astimezone(UTC).isoformat()
+    for act in ("proposed", "retracted"):
+        if (row[f"{act}_at"] or "") > moment:
+            of = {"belief": short(row["belief"]), "act": act, "moment": moment}
+            if before := _SAID_BEFORE.first(conn, org, scope, **of):
+                row.update(before["words"])
 
 
 def _latest(conn: Connection, org: str, scope: str, row: Document, now: datetime) -> list[Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import ColumnElement, Connection, Table, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, or_, select
 
-from projections.belief.tables import EVIDENCE, GROUNDS
+from projections.belief.tables import BELIEFS, EVIDENCE, GROUNDS
 from projections.queries.rows import Document, many, pick
 from projections.settlements import SETTLEMENTS
 from projections.task.tables import NOTES, RUNS
@@ -21,6 +21,15 @@ _SETTLEMENT = (
     "task", "session", "reason", "degraded", "session_state", "reflections", "learnings", "evidence", "time",
 )  # fmt: skip
 
+_LATEST = (GROUNDS.c.org == BELIEFS.c.org) & (GROUNDS.c.key == BELIEFS.c.key) & (GROUNDS.c.belief == BELIEFS.c.belief)
+_ELSEWHERE = (
+    select(GROUNDS.c.belief, GROUNDS.c.elsewhere)
+    .join(BELIEFS, _LATEST & (GROUNDS.c.event_id == BELIEFS.c.proposed_id))
+    .where(GROUNDS.c.org == bindparam("of_org"), GROUNDS.c.key == bindparam("of_key"))
+    .order_by(GROUNDS.c.belief)
+)
+"""Evidence from another place that the last proposals of beliefs came with."""
+
 
 def evidence_of_scope(conn: Connection, org: str, scope: str, most: int) -> dict[str, list[Document]]:
     """What each belief of a scope stands on, by its key: its latest ``most`` pieces here, then those from elsewhere."""
@@ -29,8 +38,8 @@ def evidence_of_scope(conn: Connection, org: str, scope: str, most: int) -> dict
     for row in many(conn, EVIDENCE, org, scope, order=latest_first):
         if len(of := found[row["belief"]]) < most:
             of.append(pick(row, *_EVIDENCE))
-    for row in many(conn, GROUNDS, org, scope):
-        found[row["belief"]] += row["elsewhere"] or []
+    for belief, elsewhere in conn.execute(_ELSEWHERE, {"of_org": org, "of_key": scope}):
+        found[belief] += elsewhere or []
     return found
 
 

@@ -247,6 +247,35 @@ def test_nothing_from_the_future_raises_a_belief(stored: Read) -> None:
     assert the(stored([*raws, taken_back]), "b", at=MONDAY)["status"] == "retired", "a wrong clock cannot hold it up"
 
 
+def test_words_from_the_future_replace_none_of_today(stored: Read) -> None:
+    """A proposal and a retraction by a wrong clock, in whichever order they come, wait until their time comes."""
+    future = MONDAY + timedelta(days=400)
+    data = {"belief": "b", "kind": "learning", "confidence": 0.9}
+    raws = [
+        event("belief.proposed", 1, agent="clerk", time=MONDAY.isoformat(), data={
+            **data, "statement": "today's", "because": ["e-7"]}),
+        event("belief.proposed", 2, agent="clerk", time=future.isoformat(), data={**data, "statement": "tomorrow's"}),
+        event("belief.proposed", 3, agent="clerk", time=(future + timedelta(1)).isoformat(), data={
+            **data, "statement": "later"}),
+        event("belief.retracted", 4, agent="clerk", belief="b", scope="agent",
+              time=(MONDAY - timedelta(1)).isoformat(), reason="was wrong"),
+        event("belief.retracted", 5, agent="clerk", belief="b", scope="agent",
+              time=(future + timedelta(2)).isoformat(), reason="will be wrong"),
+    ]  # fmt: skip
+    for order in (raws, raws[::-1]):
+        conn = stored(order)
+        at = {
+            day: the(conn, "b", at=day)
+            for day in (MONDAY, future, future + timedelta(1), future + timedelta(2), MONDAY - timedelta(hours=1))
+        }
+        words = [belief["statement"] for belief in at.values()]
+        assert words == ["today's", "tomorrow's", "later", "later", "later"]
+        assert [belief["status"] for belief in at.values()] == ["active", "active", "active", "retired", "retired"]
+        assert at[MONDAY]["confidence"] == 0.9
+        found = beliefs.belief_document(conn, "default", "agent/clerk", "b", now=MONDAY)
+        assert found is not None and (found["because"], found["proposed_by"]) == (["e-7"], "e1")
+
+
 def test_a_belief_that_nothing_is_left_of_is_invalid_and_says_why(stored: Read) -> None:
     raws = [used(MONDAY, "r1", 5), used(MONDAY, "r2", 5)]
     taken_back = [
