@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -133,6 +133,22 @@ class Stores:
         except OSError as error:
             raise SetupError(f"the folder {self.directory} cannot be made: {error.strerror}") from error
         return Database(f"sqlite:///{self.directory / name}.db", durable=durable)
+
+
+@contextmanager
+def overwriting(conn: Connection) -> Iterator[None]:
+    """What is deleted or replaced in this transaction meanwhile leaves no bytes in a SQLite file (free pages, slack).
+
+    PostgreSQL keeps old versions of rows until it vacuums the table, which it does by itself.
+    """
+    if conn.dialect.name != "sqlite":
+        yield
+        return
+    conn.exec_driver_sql("PRAGMA secure_delete=ON")
+    try:
+        yield
+    finally:
+        conn.exec_driver_sql("PRAGMA secure_delete=OFF")
 
 
 class _Lane:

@@ -17,9 +17,11 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from events.archive import store
+from events.archive.erasing import erased_positions
 from events.archive.queries import read_epochs, read_ids
 from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
+from events.archive.subjects import ERASURE
 from events.archive.watch import Watermarks
 from events.bounded import map_bounded
 from events.clock import now_ms
@@ -119,7 +121,7 @@ class Publisher:
         name none. Raises NotDurable when time ran out, Transient when a store cannot be reached: then send the same
         events again with the same ids.
         """
-        admitted = self._admit(raws, org)
+        admitted = [_public(event) for event in self._admit(raws, org)]
         events = [event for event in admitted if isinstance(event, Event)]
         outcomes = iter(await self._publish(events, ack, source))
         answers, refusals = [], []
@@ -219,7 +221,9 @@ class Publisher:
             found = await self._db.read(partial(_look_up, appended=list(pending.values())))
             for index in [index for index, a in pending.items() if _identity(a.event) in found.firsts]:
                 a = pending.pop(index)
-                outcomes[index] = _settled(a, found.firsts[_identity(a.event)], ours.get(index), self._log_id)
+                first = found.firsts[_identity(a.event)]
+                gone = (a.partition, first.position) in found.erased
+                outcomes[index] = _erased(a) if gone else _settled(a, first, ours.get(index), self._log_id)
             void = [index for index, a in pending.items() if found.is_void(a)]
             if void:
                 again = await self._append([pending[index].event for index in void], deadline)
@@ -250,10 +254,14 @@ class Publisher:
 
 @dataclass(frozen=True)
 class _Archived:
-    """What the archive says of events: where their ids stand first; the epochs, when some id is not there."""
+    """What the archive says of events: where their ids stand first; the epochs, when some id is not there.
+
+    ``erased`` are those of these places at which an event was erased.
+    """
 
     firsts: dict[tuple[str, str, str], store.First]
     epochs: dict[int, dict[int, int | None]]
+    erased: set[tuple[int, Position]]
 
     def is_void(self, a: Appended) -> bool:
         """Whether the event's epoch ended before its position."""
@@ -265,7 +273,9 @@ class _Archived:
 
 def _look_up(conn: Connection, appended: Sequence[Appended]) -> _Archived:
     firsts = read_ids(conn, [_identity(a.event) for a in appended])
-    return _Archived(firsts, read_epochs(conn) if len(firsts) < len(appended) else {})
+    places = [(a.partition, firsts[_identity(a.event)].position) for a in appended if _identity(a.event) in firsts]
+    epochs = read_epochs(conn) if len(firsts) < len(appended) else {}
+    return _Archived(firsts, epochs, erased_positions(conn, places))
 
 
 def _identity(event: Event) -> tuple[str, str, str]:
@@ -281,6 +291,12 @@ def _settled(a: Appended, first: store.First, ours: Position | None, log_id: str
     # an earlier first was there before us; a later one is our own, carried over by recovery
     stored = ours is not None and first.position >= ours
     return Outcome(a.event.id, "stored" if stored else "duplicate", token=token, note=note_on(a.event.type))
+
+
+def _erased(a: Appended) -> Outcome:
+    """The outcome of an event that was erased, now or as it came: it keeps its place in the log, and says nothing."""
+    message = "this event, its run or what it was derived from was erased: what is new takes a new run, with new ids"
+    return Outcome(a.event.id, "refused", "erased", message)
 
 
 def _not_stored(a: Appended) -> Outcome:
@@ -302,6 +318,13 @@ def _provisional(a: Appended, watermark: Position, log_id: str) -> Outcome:
     archived = watermark.epoch == a.position.epoch and watermark >= a.position
     status: Status = "duplicate" if a.status == "duplicate" and archived else "accepted"
     return Outcome(a.event.id, status, token=token, note=note_on(a.event.type))
+
+
+def _public(event: Event | Refused) -> Event | Refused:
+    """An event that anybody may publish. Erasing is not for whoever may tell what an agent does."""
+    if isinstance(event, Event) and event.type == ERASURE:
+        return Refused("only Refold itself publishes this: use `refold erase`", code="not_yours", field="type")
+    return event
 
 
 def _id_of(raw: Any) -> str:

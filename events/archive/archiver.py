@@ -15,13 +15,13 @@ from contextlib import suppress
 from redis.asyncio import Redis
 from sqlalchemy import Connection
 
-from events.archive import store
+from events.archive import erasing, store
 from events.archive.queries import read_watermarks
 from events.bounded import map_bounded
 from events.clock import database_now_ms
 from events.database import Database
 from events.errors import Fenced, Transient
-from events.event import Position
+from events.event import START, Position
 from events.log import tail
 from events.log.arrivals import Arrivals
 from events.log.client import AnyRedis, ask, by_node
@@ -63,6 +63,7 @@ class Archiver:
         self._arrivals = Arrivals(redis)
         self._marks: dict[int, Position] = {}
         self._untrimmed: set[int] = set()
+        self._erasures: dict[int, Position] = {}
         self._checked = 0
         self._trimmed_at = 0.0
         self._told_at = -_TELL_EVERY_S
@@ -106,6 +107,7 @@ class Archiver:
         Those of one node of a cluster at a time: one that is away holds up no other. Raises Transient when all are.
         """
         self._log_id = await self._db.read(store.log_id)
+        self._erasures = await self._db.read(erasing.read_last_erasures)
         closed = [partition for partition in self._partitions if partition not in self._marks]
         away: Transient | None = None
         for group in await by_node(self._redis, {partition: keys_of(partition).log for partition in closed}):
@@ -116,6 +118,8 @@ class Archiver:
             else:
                 self._marks |= opened
                 self._look_at(opened)
+                # whoever archived an erasure may have died before it trimmed
+                self._untrimmed.update(opened.keys() & self._erasures.keys())
         if away is not None and self._marks:
             self._put_off("some partitions are not archived for now, opened again", away)
         elif away is not None:
@@ -198,21 +202,25 @@ class Archiver:
         """One transaction for all partitions, then one wake-up each. Fenced by another: look where it stands."""
         marks = self._marks
 
-        def work(conn: Connection) -> dict[int, Position]:
+        def work(conn: Connection) -> tuple[dict[int, Position], dict[int, Position]]:
             # ever later, whatever the clock does: lists by received time have no second thoughts
             received_ms = self._received_ms = max(database_now_ms(conn), self._received_ms + 1)
-            return {
+            advanced = {
                 partition: store.archive_batch(conn, partition, marks[partition], entries, received_ms)
                 for partition, entries in sorted(batches.items())
             }
+            return advanced, erasing.erase_archived(conn, batches, received_ms)
 
         try:
-            advanced = await self._db.write(work)
+            advanced, erased = await self._db.write(work)
         except Fenced as fenced:
             self._tell_of_another(fenced)
             self._marks = await self._db.read(read_watermarks)
+            self._erasures = await self._db.read(erasing.read_last_erasures)
+            self._untrimmed.update(self._erasures)
             return
         self._marks.update(advanced)
+        self._erasures.update(erased)
         self._untrimmed.update(advanced)
         await self._wake(advanced)
 
@@ -238,7 +246,10 @@ class Archiver:
         self._trimmed_at = time.monotonic()
         partitions, self._untrimmed = self._untrimmed & self._marks.keys(), set()
         answers = await map_bounded(
-            lambda p: trim(self._redis, self._log_id, p, self._marks[p], self._hot_window), partitions
+            lambda p: trim(
+                self._redis, self._log_id, p, self._marks[p], self._hot_window, self._erasures.get(p, START)
+            ),
+            partitions,
         )
         for partition, answer in zip(partitions, answers, strict=True):
             if isinstance(answer, Transient):

@@ -17,7 +17,7 @@ from events.bulk import bulk_select
 from events.event import Event, Position, Recorded
 from events.registry import decode_payload
 
-Verdict = Literal["effective", "duplicate_of", "conflict_with"]
+Verdict = Literal["effective", "duplicate_of", "conflict_with", "erased_by"]
 
 _EVENT_COLUMNS = tuple(event_log.c[name] for name in Event.__struct_fields__)
 _HEAD = 7
@@ -32,6 +32,8 @@ _TYPE, _DATA = (_HEAD + Event.__struct_fields__.index(name) for name in ("type",
 # literal, or SQLite does not see that a partial index applies
 _IS_RUN_START = text("event_log.type = 'run.started'")
 _OF_A_RUN = text("event_log.run <> ''")
+_COUNTED = event_log.c.verdict.in_(("effective", "erased_by"))
+"""An attempt, and a number in a run, stay taken when their events are erased."""
 
 
 class Archived:
@@ -67,7 +69,7 @@ class Archived:
 
     @property
     def first(self) -> Position | None:
-        """The position of the event that this one repeats or conflicts with; None when it is effective."""
+        """The position of the event that this one repeats, conflicts with or was erased by; else None."""
         return None if self._row[4] is None else Position(self._row[4], self._row[5])
 
     @property
@@ -290,7 +292,7 @@ def read_attempts(conn: Connection, wanted: Sequence[tuple[str, str]]) -> dict[t
     query = (
         select(event_log.c.run, event_log.c.data)
         .where(event_log.c.org == bindparam("org"), event_log.c.task == bindparam("task"))
-        .where(event_log.c.verdict == "effective", _IS_RUN_START)
+        .where(_COUNTED, _IS_RUN_START)
         .order_by(event_log.c.epoch, event_log.c.n)
     )
     for org, task in wanted:
@@ -315,7 +317,7 @@ def read_last_seqs(conn: Connection, wanted: Sequence[tuple[str, str, str]]) -> 
     query = (
         select(func.max(event_log.c.seq))
         .where(event_log.c.org == bindparam("org"), event_log.c.run == bindparam("run"), _OF_A_RUN)
-        .where(event_log.c.task == bindparam("task"), event_log.c.verdict == "effective")
+        .where(event_log.c.task == bindparam("task"), _COUNTED)
     )
     seqs: dict[tuple[str, str, str], int] = {}
     for org, task, run in wanted:

@@ -40,7 +40,10 @@ event_log = Table(
     Column("digest", Text, nullable=False),
     Column("data", Text, nullable=False),
 )
-"""Every position. ``verdict``: ``effective``, or ``duplicate_of`` / ``conflict_with`` position (ref_epoch, ref_n)."""
+"""Every position. ``verdict``: ``effective``, or ``duplicate_of`` / ``conflict_with`` position (ref_epoch, ref_n).
+
+``erased_by`` the erasure at that position, none where it was erased when it came: its data are gone (``erasing``).
+"""
 
 _OF_A_RUN = text("run <> ''")
 _IS_RUN_START = text("type = 'run.started'")
@@ -167,6 +170,46 @@ fold_reports = Table(
     Column("waits_for", Text, nullable=False),
 )
 """What the holder of a lease last said of its work: when it last got on (database clock), how fast, why it waits."""
+
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    Column("erasure", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("received_ms", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("finished_ms", BigInteger),
+)
+"""Each ``scope.erased`` that was archived, and how many ``events`` of its partition it blanked.
+
+``finished_ms`` is when nothing that it erased was left anywhere, NULL until then.
+"""
+
+erased_keys = Table(
+    "erased_keys",
+    metadata,
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    Column("org", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+)
+"""The partition keys that had events blanked by the ``scope.erased`` at a position: folds make them anew there."""
+
+erased_runs = Table(
+    "erased_runs",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("task", Text, primary_key=True),
+    Column("run", Text, primary_key=True),
+)
+"""Runs that were erased: whatever still comes of one is blanked as it is archived."""
 
 unknown_types = Table(
     "unknown_types",

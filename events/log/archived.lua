@@ -1,6 +1,6 @@
 -- Note how far the archive is, and trim what it holds. Only ever forward, only in its epoch, only the log it belongs to.
 -- ARGV[1], ARGV[2] epoch and n of the watermark; ARGV[3] how many of the newest entries to keep; ARGV[4] identity of the
--- log. Answers how many entries it removed: at most 10,000 a call, so call it until that is none.
+-- log; ARGV[5], ARGV[6] an erasure (0, -1: none): every entry before it goes, exactly. Answers how many entries it removed: at most 10,000 a call, so call it until that is none.
 
 local meta, n = read_meta(), tonumber(ARGV[2])
 if not meta or meta.epoch ~= ARGV[1] or meta.log ~= ARGV[4] then
@@ -9,6 +9,9 @@ end
 -- trimmed first: at its memory limit Redis lets a script go on only after a write that takes none
 local last = math.min(n, meta.next - 1 - tonumber(ARGV[3]))
 local removed = redis.call('XTRIM', LOG, 'MINID', '~', meta.epoch .. '-' .. math.max(0, last + 1))
+if ARGV[5] == meta.epoch and tonumber(ARGV[6]) <= n then
+    removed = removed + redis.call('XTRIM', LOG, 'MINID', '=', ARGV[5] .. '-' .. ARGV[6])
+end
 if n > meta.archived then
     redis.call('HSET', META, 'archived', ARGV[2])
 end

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from events.types.base import Count, JsonValue, Level, NonEmpty, Payload, Unit
+
+Erasable = Literal["user", "agent", "org", "task", "session", "run"]
+"""What can be erased: a scope of a level, or what stands under a task, a session or a run."""
 
 
 class ContextAssembled(Payload, frozen=True, kw_only=True):
@@ -67,9 +72,14 @@ class DeadletterDiscarded(Payload, frozen=True, kw_only=True):
 
 
 class ScopeErased(Payload, frozen=True, kw_only=True):
-    """Everything of a subject is erased; the event goes to every partition, with derived ids."""
+    """Everything of a subject is erased; the event goes to every partition, with derived ids.
 
-    level: Level
+    ``erasure`` names what the events of all partitions belong to. No publisher may
+    send it: ``refold erase`` does.
+    """
+
+    level: Erasable
     subject: NonEmpty
     partition: Count
     by: str = ""
+    erasure: str = ""

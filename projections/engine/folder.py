@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection
 
 from events.archive.reader import Archived
+from events.archive.subjects import ERASURE
+from events.database import overwriting
 from events.database_errors import CommitUnknown
 from events.errors import Fenced, Transient
 from events.event import Position
-from projections.engine import checkpoints, repair
+from projections.engine import checkpoints, erasing, repair
 from projections.engine.cache import RowCache
 from projections.engine.checkpoints import Claim
-from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, Refusal, Stumbled
+from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, PartitionKey, Refusal, Stumbled
 from projections.engine.shapes import RowKey, unread_tables
 from projections.engine.source import DenseReader, Source
 from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write
@@ -61,6 +64,7 @@ class PartitionFolder:
     ) -> None:
         self.store = store
         self.claim = claim
+        self._source = source
         self._reader = DenseReader(source, claim.partition)
         self._batch = batch
         own = store.projection.cache_rows
@@ -122,10 +126,10 @@ class PartitionFolder:
         self.store.db.write_now(lambda conn: checkpoints.set_paused(conn, self.claim, reason))
 
     def _cut(self, batch: Sequence[Archived]) -> Sequence[Archived]:
-        """The part of a batch that one step takes: a discard alone; in single steps, a folded event alone."""
+        """The part of a batch that one step takes: a discard or an erasure alone; in single steps, a folded event, too."""
         for index, archived in enumerate(batch):
             discard = archived.type == repair.DISCARDED and repair.discard_of(self.store.projection, archived)
-            if discard or (self.single and self._wanted(archived)):
+            if discard or _erases(archived) or (self.single and self._wanted(archived)):
                 return batch[: index or 1]
         return batch
 
@@ -137,6 +141,8 @@ class PartitionFolder:
     def _take(self, batch: Sequence[Archived]) -> Step:
         if repair.discard_of(self.store.projection, batch[0]) is not None:
             return self._discard(batch[0])
+        if _erases(batch[0]):
+            return self._erase(batch[0])
         return self._fold(batch)
 
     def _take_alone(self, batch: Sequence[Archived]) -> Step:
@@ -224,6 +230,30 @@ class PartitionFolder:
         self._commit(archived.position, repaired.folded, also=lambda conn: unpark(conn, repaired.owner))
         return repaired
 
+    def _erase(self, archived: Archived) -> Step:
+        """Make the keys anew that lost events to an erasure, in as many transactions as it takes.
+
+        The checkpoint moves last: whoever takes over in between begins with the erasure again. The owner epoch rises,
+        so that whoever keeps rows in memory and follows what changes reads them anew.
+        """
+        partition = self.claim.partition
+        for owners, folded in erasing.made_anew(self.store, self._source.log, partition, archived.position):
+            self.store.db.write_now(partial(self._make_anew, owners=owners, folded=folded))
+            self._cache.learn(folded.rows)
+            self.claim.parked.difference_update(owners)
+            self.claim.parked |= folded.parked.keys()
+        also = partial(checkpoints.raise_owner_epoch, partition=partition)
+        self._commit(archived.position, Folded(), also, raised=1)
+        self.claim.owner_epoch += 1
+        return self._done([archived], Folded())
+
+    def _make_anew(self, conn: Connection, owners: Collection[PartitionKey], folded: Folded) -> None:
+        checkpoints.advance(conn, self.claim, self.claim.position)
+        with overwriting(conn):
+            for owner in owners:
+                unpark(conn, owner)
+            write(conn, self.store.shapes, folded, self.claim.partition)
+
     def _done(self, batch: Sequence[Archived], folded: Folded) -> Step:
         self._cache.learn(folded.rows)
         self._cache.shrink()
@@ -237,7 +267,11 @@ class PartitionFolder:
     def _load(self, names: Collection[RowKey]) -> None:
         self._cache.learn(self.store.load(names))
 
-    def _commit(self, new: Position, folded: Folded, also: Callable[[Connection], None] | None = None) -> None:
+    def _commit(
+        self, new: Position, folded: Folded, also: Callable[[Connection], None] | None = None, raised: int = 0
+    ) -> None:
+        """``raised``: by how much ``also`` raises the owner epoch."""
+
         def work(conn: Connection) -> None:
             checkpoints.advance(conn, self.claim, new)
             if also is not None:
@@ -247,13 +281,17 @@ class PartitionFolder:
         try:
             self.store.db.write_now(work)
         except CommitUnknown:
-            self._settle(new)
+            self._settle(new, raised)
 
-    def _settle(self, new: Position) -> None:
+    def _settle(self, new: Position, raised: int) -> None:
         """The store failed during the commit: the checkpoint tells whether it holds."""
         read = self.store.db.read_now(lambda conn: checkpoints.read_position(conn, self.claim.partition))
-        if read == (new, self.claim.owner_epoch):
+        if read == (new, self.claim.owner_epoch + raised):
             return
         if read == (self.claim.position, self.claim.owner_epoch):
             raise Transient(f"partition {self.claim.partition}: the commit to {new} did not hold; it is tried again")
         raise Fenced(f"partition {self.claim.partition}: somebody else took it over during a commit")
+
+
+def _erases(archived: Archived) -> bool:
+    return archived.type == ERASURE and archived.verdict == EFFECTIVE

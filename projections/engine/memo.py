@@ -10,6 +10,7 @@ from operator import attrgetter
 from threading import Lock
 
 from events.archive.reader import Archived
+from events.database import Database
 from events.event import START, Position
 from projections.engine.source import Source
 
@@ -42,6 +43,11 @@ class Remembering:
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         """As ``Source.epochs``."""
         return self._source.epochs(partition)
+
+    @property
+    def log(self) -> Database:
+        """As ``Source.log``."""
+        return self._source.log
 
     def forget(self) -> None:
         """Keep the last batch no longer."""
@@ -94,6 +100,11 @@ class Shared:
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         """As ``Source.epochs``."""
         return self._source.epochs(partition)
+
+    @property
+    def log(self) -> Database:
+        """As ``Source.log``."""
+        return self._source.log
 
     def moved(self, partition: int) -> None:
         """The partition goes on from where it ended. Never blocks."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from events.archive.reader import Archived
+from events.database import Database
 from events.event import Position
 from projections.engine.source import Source
 
@@ -33,6 +34,11 @@ class Prefetching:
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         """As ``Source.epochs``."""
         return self._source.epochs(partition)
+
+    @property
+    def log(self) -> Database:
+        """As ``Source.log``."""
+        return self._source.log
 
     def close(self) -> None:
         """End the thread."""

@@ -32,12 +32,17 @@ class Source(Protocol):
         """The partition's epochs and the n each ended at, as ``next_of`` takes them."""
         ...
 
+    @property
+    def log(self) -> Database:
+        """Where the archive is: for whoever makes a key anew from its own events."""
+        ...
+
 
 class ArchiveSource:
     """The archive in the log store."""
 
     def __init__(self, log: Database) -> None:
-        self._log = log
+        self.log = log
 
     def read(self, partition: int, after: Position, limit: int, upto: Position | None = None) -> Sequence[Archived]:
         """As ``Source.read``; watermark and rows come from one snapshot."""
@@ -47,11 +52,11 @@ class ArchiveSource:
             last = mark if upto is None else min(mark, upto)
             return queries.read_log(conn, partition, after, limit, last) if last > after else []
 
-        return self._log.read_now(work)
+        return self.log.read_now(work)
 
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         """As ``Source.epochs``."""
-        return self._log.read_now(queries.read_epochs).get(partition, {})
+        return self.log.read_now(queries.read_epochs).get(partition, {})
 
 
 class DenseReader:

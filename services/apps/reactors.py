@@ -33,7 +33,8 @@ class DoorOutlet:
     async def append(self, raws: Sequence[dict[str, Any]]) -> None:
         """As ``Outlet.append``. What the door refuses is kept there with its reason; trying again would not help."""
         for outcome in await self.publisher.publish(list(raws), ack="durable", source="reactors"):
-            if outcome.status not in DONE:
+            # an answer to what was erased meanwhile is erased, too: as it should be
+            if outcome.status not in DONE and outcome.code != "erased":
                 _log.error("a derived event was %s (%s): see `refold refused`", outcome.status, outcome.code)
 
     async def give_up(self, reactor: str, source: Archived, error: Exception) -> None:

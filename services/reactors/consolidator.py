@@ -30,7 +30,7 @@ class Consolidator:
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Consolidate the memory that was admitted with one that it covers, or that covers it."""
         if isinstance(reaction.recorded.payload, ScopeErased):
-            self._scopes.forget(reaction, reaction.recorded.payload)
+            self._scopes.forget(reaction)
             return []
         scope = self._scopes.of(reaction)
         async with scope.turn:

@@ -38,7 +38,7 @@ class Curator:
     async def react(self, reaction: Reaction) -> Sequence[dict[str, Any]] | Later:
         """Decide what waits in the source's scope; nothing where it is decided already."""
         if isinstance(reaction.recorded.payload, ScopeErased):
-            self._scopes.forget(reaction, reaction.recorded.payload)
+            self._scopes.forget(reaction)
             return []
         scope, me = self._scopes.of(reaction), reaction.event.id
         async with scope.turn:

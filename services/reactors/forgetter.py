@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from events.archive.erasing import ERASED
 from events.archive.reader import Archived
 from events.event import START
 from events.types.belief import LAST_WORD, BeliefVerified, ExperienceRecorded, owner_of
@@ -55,7 +56,7 @@ class _Seen:
     def add(self, archived: Archived) -> None:
         """Take in one event of the partition."""
         event = archived.event()
-        if event.org != self._org or archived.verdict != "effective":
+        if event.org != self._org or archived.verdict not in ("effective", ERASED):
             return
         if event.run and event.key.startswith("task/"):
             self._agents[event.run].add(event.agent)

@@ -107,8 +107,8 @@ class Promoter:
                 return await self._tried(reaction, payload)
             case BeliefVerified(supports=True) if event.source == PUBLISHED_BY:
                 return await self._opposed(reaction)
-            case ScopeErased() as payload:
-                self._scopes.forget(reaction, payload)
+            case ScopeErased():
+                self._scopes.forget(reaction)
                 return []
             case MemoryAdmitted() | MemoryRejected(reason="duplicate"):
                 return await self._remembered(reaction)

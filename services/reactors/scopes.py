@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from events.archive.reader import Archive
-from events.keys import scope_key
-from events.types.system import ScopeErased
 from projections.memories import MEMORIES_PROJECTION
 from services.curation.view import ScopeView
 from services.reactors.reactor import PAGE, Reaction, read_recorded
@@ -53,10 +51,14 @@ class Scopes(Generic[T]):
             scopes.popitem(last=False)
         return scope
 
-    def forget(self, reaction: Reaction, erased: ScopeErased) -> None:
-        """Keep no word of a scope that was erased: what is left of it is folded again when somebody asks."""
-        key = scope_key(erased.level, user=erased.subject, agent=erased.subject)
-        self._of.get(reaction.archive, OrderedDict()).pop((reaction.event.org, key), None)
+    def forget(self, reaction: Reaction) -> None:
+        """Keep no word of the org of an erasure: of what is left, scopes are folded again when somebody asks.
+
+        All of them, since what is erased may have led to memories of any.
+        """
+        scopes = self._of.get(reaction.archive, OrderedDict())
+        for name in [name for name in scopes if name[0] == reaction.event.org]:
+            del scopes[name]
 
 
 async def follow(reaction: Reaction, view: ScopeView) -> None:

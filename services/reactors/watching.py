@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from events.archive.erasing import ERASED
 from events.archive.reader import Archived
 from events.event import Event, Position, Recorded
 from events.types.run import RunTerminated
@@ -61,14 +62,18 @@ class Watch:
     def see(self, archived: Archived) -> None:
         """The next event of the partition. An unknown run's goes to ``strangers``: it began before, or is over."""
         before, self.position = self.position, archived.position
-        if archived.verdict != "effective":
+        ended_erased = archived.verdict == ERASED and archived.type == "run.terminated"
+        if archived.verdict != "effective" and not ended_erased:
             return
         event = archived.event()
         if not event.run or event.key != f"task/{event.task}":
             return
         key = RunKey(event.org, event.task, event.run)
         life = self._lives.get(key)
-        if life is not None:
+        if ended_erased:
+            self._lives.pop(key, None)
+            self._forget(key)
+        elif life is not None:
             self._add(key, life, archived)
         elif archived.type == "run.started":
             self._lives[key] = Life(before, event, archived.received_ms)

@@ -20,6 +20,7 @@ from typing import Any
 import projections
 from events.archive.reader import Archived
 from events.archive.store import archive_batch, end_epoch
+from events.database import Database
 from events.database_errors import CommitUnknown
 from events.errors import Fenced, Transient
 from events.event import Position
@@ -224,6 +225,10 @@ class _WithAGap:
 
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         return self._source.epochs(partition)
+
+    @property
+    def log(self) -> Database:
+        return self._source.log
 
 
 def a_reader_with_a_gap(folder: Path) -> None:

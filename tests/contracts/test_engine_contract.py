@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 
 from events.archive.reader import Archived
 from events.archive.store import end_epoch
-from events.database import Stores
+from events.database import Database, Stores
 from events.errors import Fenced, Refused, Transient
 from events.event import Event, Position
 from projections.engine import checkpoints, dead_letters, tables
@@ -244,6 +244,10 @@ class Tampered:
 
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         return self._source.epochs(partition)
+
+    @property
+    def log(self) -> Database:
+        return self._source.log
 
 
 @pytest.mark.parametrize(

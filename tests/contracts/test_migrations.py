@@ -16,7 +16,7 @@ from events.database import Database, Stores
 from events.errors import SetupError
 from migrations import current, downgrade, migrate
 
-HEAD = "0004"
+HEAD = "0005"
 
 
 @pytest.fixture

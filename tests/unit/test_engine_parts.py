@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, Integer, MetaData, Table, Text
 
 from events.archive.queries import Archived
+from events.database import Database
 from events.errors import SetupError, Transient
 from events.event import START, Event, Position
 from projections.engine.cache import UNKNOWN, RowCache
@@ -223,6 +224,10 @@ class Fixed:
 
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         return self._epochs
+
+    @property
+    def log(self) -> Database:
+        raise NotImplementedError("nothing is erased here")
 
 
 EPOCHS = {0: -1, 1: 2, 2: -1, 3: None}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.archive.queries import Archived
+from events.database import Database
 from events.errors import Transient
 from events.event import START, Event, Position
 from projections.engine.cores import cores
@@ -45,6 +46,10 @@ class Log:
 
     def epochs(self, partition: int) -> Mapping[int, int | None]:
         return {0: -1, 1: None}
+
+    @property
+    def log(self) -> Database:
+        raise NotImplementedError("nothing is erased here")
 
 
 class Folder:

@@ -1,0 +1,255 @@
+"""Erasing in the archive: an event that is erased keeps its place and its names, and says nothing any more.
+
+Positions, ids, types, times and digests stay, so that order, counts and duplicates hold; ``data`` go, and with the
+verdict ``erased_by`` no fold sees the event again. It happens in the transaction that archives ``scope.erased``, for
+what stands before it in its partition; the keys concerned are noted, so that folds that had seen the words make those
+keys anew (``projections.engine.folder``). What comes later and belongs to an erased run, or was derived from an event
+that is erased, is blanked as it is archived: an answer that was on its way brings nothing back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, bindparam, exists, func, select, text, update
+
+from events.archive.schema import erased_keys, erased_runs, erasures, event_ids, event_log
+from events.archive.store import Entry
+from events.archive.subjects import ERASURE, Named, Selection, Subject
+from events.bulk import bulk_insert, bulk_insert_new, bulk_select
+from events.database import overwriting
+from events.event import START, Event, Position
+from events.keys import task_key
+from events.registry import decode_payload
+from events.types.system import ScopeErased
+
+ERASED = "erased_by"
+"""The verdict of an event that was effective and is erased."""
+
+_EFFECTIVE = "effective"
+_Key = tuple[str, str]
+_IS_RUN_START = text("event_log.type = 'run.started'")
+
+
+class Count(NamedTuple):
+    """What an erasure would take: events that say something, the runs and keys they are of, and how many of a type."""
+
+    events: int
+    runs: int
+    keys: int
+    types: Mapping[str, int]
+
+
+class Erasure(NamedTuple):
+    """An erasure as the archive has it. ``partitions``: where it has come to, and at which position each."""
+
+    erasure: str
+    subject: Subject
+    by: str
+    received_ms: int
+    events: int
+    partitions: Mapping[int, Position]
+    finished_ms: int | None
+
+
+def count(conn: Connection, subject: Subject, partitions: int) -> Count:
+    """What erasing a subject would blank now. Changes nothing."""
+    selection = Selection(conn, subject)
+    found = [one for partition in range(partitions) for one in selection.of(partition) if one.verdict != ERASED]
+    types = Counter(one.type for one in found)
+    return Count(len(found), len(selection.runs), len({one.key for one in found}), dict(sorted(types.items())))
+
+
+def erase_archived(conn: Connection, batches: Mapping[int, Sequence[Entry]], received_ms: int) -> dict[int, Position]:
+    """Erase what the batches that were just archived in this transaction demand; the last erasure of each partition."""
+    last: dict[int, Position] = {}
+    selections: dict[Subject, Selection] = {}
+    for partition, entries in sorted(batches.items()):
+        for position, event in entries:
+            if event.type == ERASURE and (payload := _erasure(conn, partition, position, event)) is not None:
+                subject = Subject(event.org, payload.level, payload.subject)
+                selection = selections.setdefault(subject, Selection(conn, subject))
+                with overwriting(conn):
+                    _erase(conn, partition, position, selection, payload, event, received_ms)
+                last[partition] = position
+    if conn.execute(select(exists().where(erasures.c.n >= 0))).scalar():
+        for partition, entries in sorted(batches.items()):
+            with overwriting(conn):
+                _blank_late(conn, partition, entries)
+    return last
+
+
+def _erasure(conn: Connection, partition: int, position: Position, event: Event) -> ScopeErased | None:
+    verdict = select(event_log.c.verdict).where(
+        event_log.c.partition == partition, event_log.c.epoch == position.epoch, event_log.c.n == position.n
+    )
+    payload = decode_payload(event) if conn.execute(verdict).scalar() == _EFFECTIVE else None
+    return payload if isinstance(payload, ScopeErased) else None
+
+
+def _erase(
+    conn: Connection,
+    partition: int,
+    position: Position,
+    selection: Selection,
+    payload: ScopeErased,
+    event: Event,
+    received_ms: int,
+) -> None:
+    org = selection.subject.org
+    found = [one for one in selection.of(partition, position) if one.verdict != ERASED]
+    _blank(conn, partition, found, position)
+    bulk_insert_new(conn, erased_runs, ("org", "task", "run"), [(org, *run) for run in sorted(selection.runs)])
+    keys = sorted({one.key for one in found if one.verdict == _EFFECTIVE})
+    bulk_insert(
+        conn, erased_keys, ("partition", "epoch", "n", "org", "key"), [(partition, *position, org, k) for k in keys]
+    )
+    row = (partition, *position, payload.erasure or event.id, *selection.subject, payload.by, received_ms, len(found))
+    columns = ("partition", "epoch", "n", "erasure", "org", "level", "subject", "by", "received_ms", "events")
+    bulk_insert(conn, erasures, columns, [row])
+
+
+def _blank(conn: Connection, partition: int, found: Iterable[Named], by: Position | None) -> None:
+    """Take the words out of events. What repeats or contradicts another one keeps its verdict."""
+    table = event_log
+    here = (table.c.partition == partition, table.c.epoch == bindparam("of_epoch"), table.c.n == bindparam("of_n"))
+    starts = select(table.c.data).where(*here)
+    blanked = []
+    for one in found:
+        place = {"of_epoch": one.epoch, "of_n": one.n}
+        data = _what_stays(conn.execute(starts, place).scalar_one()) if one.type == "run.started" else "{}"
+        blanked.append(place | {"blank": data, "effective": one.verdict == _EFFECTIVE})
+    for effective in (True, False):
+        rows = [{k: v for k, v in row.items() if k != "effective"} for row in blanked if row["effective"] is effective]
+        values: dict[str, Any] = {"data": bindparam("blank")}
+        if effective:
+            epoch, n = by if by is not None else (None, None)
+            values |= {"verdict": ERASED, "ref_epoch": epoch, "ref_n": n}
+        if rows:
+            conn.execute(update(table).where(*here).values(**values), rows)
+
+
+def _what_stays(data: str) -> str:
+    """Of a run's start its attempt: the next one of its task must be known by it."""
+    return orjson.dumps({"attempt": orjson.loads(data).get("attempt", 1)}).decode()
+
+
+def _blank_late(conn: Connection, partition: int, entries: Sequence[Entry]) -> None:
+    """Blank what came after its run was erased, or was derived from what is erased."""
+    found = [(position, event) for position, event in entries if event.type != ERASURE]
+    runs = {(e.org, e.task, e.run) for _, e in found if e.run}
+    erased = set(bulk_select(conn, erased_runs, ("org", "task", "run"), ("org", "task", "run"), sorted(runs)))
+    causes = {(e.causation, e.org) for _, e in found if e.causation}
+    gone = _erased_ids(conn, causes)
+    tasks = {(e.org, e.task): _is_erased_whole(conn, e.org, e.task) for _, e in found if e.task and not e.run}
+    late = []
+    for position, e in found:
+        of_a_task = not e.run and e.key == task_key(e.task) and tasks[e.org, e.task]
+        if (e.org, e.task, e.run) in erased or (e.causation, e.org) in gone or of_a_task:
+            late.append(Named(*position, _EFFECTIVE, e.type, e.key, e.task, e.run, e.causation, e.correlation))
+    _blank(conn, partition, _as_archived(conn, partition, late), None)
+
+
+def _as_archived(conn: Connection, partition: int, late: Sequence[Named]) -> list[Named]:
+    """With their verdicts; without those that are blank already."""
+    places = [(partition, one.epoch, one.n) for one in late]
+    columns = ("epoch", "n", "verdict")
+    verdicts = {
+        (epoch, n): verdict
+        for epoch, n, verdict in bulk_select(conn, event_log, columns, ("partition", "epoch", "n"), places)
+    }
+    judged = (one._replace(verdict=verdicts[one.epoch, one.n]) for one in late)
+    return [one for one in judged if one.verdict != ERASED]
+
+
+def _erased_ids(conn: Connection, wanted: Iterable[_Key]) -> set[_Key]:
+    """Those of these (id, org) that are ids of erased events."""
+    columns = ("id", "org", "partition", "epoch", "n")
+    places = {
+        (partition, epoch, n): (id_, org)
+        for id_, org, partition, epoch, n in bulk_select(conn, event_ids, columns, ("id", "org"), sorted(wanted))
+    }
+    key = ("partition", "epoch", "n")
+    verdicts = bulk_select(conn, event_log, (*key, "verdict"), key, sorted(places))
+    return {places[partition, epoch, n] for partition, epoch, n, verdict in verdicts if verdict == ERASED}
+
+
+def _is_erased_whole(conn: Connection, org: str, task: str) -> bool:
+    """Whether a task has begun, and every run that did is erased."""
+    table = event_log.c
+    query = select(table.verdict).where(table.org == org, table.task == task, _IS_RUN_START).distinct()
+    verdicts = set(conn.execute(query).scalars())
+    return ERASED in verdicts and _EFFECTIVE not in verdicts
+
+
+def read_erasures(conn: Connection, org: str | None = None, erasure: str | None = None) -> list[Erasure]:
+    """Erasures (of one org; None: of all, for admins), the newest first."""
+    query = select(erasures)
+    if org is not None:
+        query = query.where(erasures.c.org == org)
+    if erasure is not None:
+        query = query.where(erasures.c.erasure == erasure)
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for row in conn.execute(query.order_by(erasures.c.received_ms, erasures.c.partition)):
+        rows.setdefault((row.org, row.erasure), []).append(row)
+    return [_as_one(of_one) for of_one in reversed(rows.values())]
+
+
+def _as_one(rows: Sequence[Any]) -> Erasure:
+    first = rows[0]
+    finished = [row.finished_ms for row in rows]
+    return Erasure(
+        first.erasure, Subject(first.org, first.level, first.subject), first.by, first.received_ms,
+        sum(row.events for row in rows), {row.partition: Position(row.epoch, row.n) for row in rows},
+        None if None in finished else max(finished),
+    )  # fmt: skip
+
+
+def read_unfinished(conn: Connection) -> list[Erasure]:
+    """The erasures of which something may be left somewhere, the oldest first."""
+    query = select(erasures.c.org, erasures.c.erasure).where(erasures.c.finished_ms.is_(None)).distinct()
+    found = [one for org, erasure in conn.execute(query).all() for one in read_erasures(conn, org, erasure)]
+    return sorted(found, key=lambda one: (one.received_ms, one.erasure))
+
+
+def finish(conn: Connection, erasure: Erasure, now_ms: int) -> None:
+    """Record that nothing is left of what it erased."""
+    mine = (erasures.c.org == erasure.subject.org, erasures.c.erasure == erasure.erasure)
+    conn.execute(update(erasures).where(*mine, erasures.c.finished_ms.is_(None)).values(finished_ms=now_ms))
+
+
+def read_erased_keys(conn: Connection, partition: int, position: Position) -> list[_Key]:
+    """The (org, key) that lost events to the erasure at a position."""
+    table = erased_keys.c
+    query = select(table.org, table.key).where(
+        table.partition == partition, table.epoch == position.epoch, table.n == position.n
+    )
+    return [(org, key) for org, key in conn.execute(query.order_by(table.org, table.key))]
+
+
+def read_last_erasures(conn: Connection) -> dict[int, Position]:
+    """The last erasure that was archived in each partition that has one."""
+    last: dict[int, Position] = {}
+    for partition, epoch, n in conn.execute(select(erasures.c.partition, erasures.c.epoch, erasures.c.n)):
+        last[partition] = max(last.get(partition, START), Position(epoch, n))
+    return last
+
+
+def has_erasure_after(conn: Connection, vector: Mapping[int, Position]) -> bool:
+    """Whether an erasure was archived that stands behind these positions."""
+    return any(position > vector.get(partition, START) for partition, position in read_last_erasures(conn).items())
+
+
+def erased_positions(conn: Connection, places: Sequence[tuple[int, Position]]) -> set[tuple[int, Position]]:
+    """Those of these (partition, position) that are erased. Costs one small look where nothing ever was."""
+    if (
+        not places
+        or not conn.execute(select(func.count()).select_from(select(erasures.c.n).limit(1).subquery())).scalar()
+    ):
+        return set()
+    key = ("partition", "epoch", "n")
+    found = bulk_select(conn, event_log, (*key, "verdict"), key, [(partition, *place) for partition, place in places])
+    return {(partition, Position(epoch, n)) for partition, epoch, n, verdict in found if verdict == ERASED}
