@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, select
@@ -38,6 +39,7 @@ __all__ = [
     "experiences_named",
     "experiences_of",
     "notices_of",
+    "rank",
     "without_secrets",
 ]
 
@@ -92,11 +94,17 @@ def beliefs_of(
     buckets = _buckets(conn, _COUNTS, of_org=org, of_key=scope)
     rows = _BELIEFS.all(conn, org, scope)
     constrained = constraints_among(notices_of(conn, org, scope, now=now, rules=rules) if notices is None else notices)
+    moment = _text(now)
     for row in rows:
-        _as_of(conn, org, scope, row, now)
+        _as_of(conn, org, scope, row, moment)
     found = [_belief(row, buckets[short(row["belief"])], constrained, now, rules) for row in rows]
-    found.sort(key=lambda belief: (-belief["confidence"], belief["belief"]))
+    found.sort(key=rank)
     return [belief for belief in found if status in ("", belief["status"])]
+
+
+def rank(belief: Document) -> tuple[float, str]:
+    """What beliefs are in order by: the most confident first, then by name."""
+    return -belief["confidence"], belief["belief"]
 
 
 def belief_document(
@@ -128,7 +136,7 @@ def _document(
     if row is None:
         return None
     buckets = _buckets(conn, _ITS_COUNTS, of_org=org, of_key=scope, belief=key)[key]
-    _as_of(conn, org, scope, row, now)
+    _as_of(conn, org, scope, row, _text(now))
     grounds = _GROUNDS.first(conn, org, scope, belief=key, proposal=row["proposed_id"]) or {}
     return {
         **_belief(row, buckets, constrained, now, rules),
@@ -153,7 +161,7 @@ def evidence_of(
     """What a belief stands on, the latest first, by (time, source); without what is dated after ``now``."""
     wanted = [EVIDENCE.c.belief == short(belief_name(belief))]
     if now is not None:
-        wanted.append(EVIDENCE.c.time <= now.astimezone(UTC).isoformat())
+        wanted.append(EVIDENCE.c.time <= _text(now))
     order = (EVIDENCE.c.time.desc(), EVIDENCE.c.source.desc())
     found = many(conn, EVIDENCE, org, scope, *wanted, order=order, limit=limit, offset=offset)
     return [pick(item, *_EVIDENCE) for item in found]
@@ -201,13 +209,12 @@ def _buckets(conn: Connection, counts: Select[Any], **of: str) -> dict[str, list
     return buckets
 
 
-def _as_of(conn: Connection, org: str, scope: str, row: Document, now: datetime) -> None:
+def _as_of(conn: Connection, org: str, scope: str, row: Document, moment: str) -> None:
     """Make of a belief's row what it says at a moment: what is dated later has taken the place of nothing yet.
 
     A belief whose every proposal is dated later is told by the words of the last one.
     """
-    row["latest"] = _latest(conn, org, scope, row, now)
-    moment = now.astimezone(UTC).isoformat()
+    row["latest"] = _latest(conn, org, scope, row, moment)
     for act in ("proposed", "retracted"):
         if (row[f"{act}_at"] or "") > moment:
             of = {"belief": short(row["belief"]), "act": act, "moment": moment}
@@ -215,12 +222,12 @@ def _as_of(conn: Connection, org: str, scope: str, row: Document, now: datetime)
                 row.update(before["words"])
 
 
-def _latest(conn: Connection, org: str, scope: str, row: Document, now: datetime) -> list[Any]:
+def _latest(conn: Connection, org: str, scope: str, row: Document, moment: str) -> list[Any]:
     """The latest sources up to the moment that say something: ``[time, source, failed, calls]``.
 
     The row holds the last few there are. Where later ones have taken their place, the evidence is asked.
     """
-    moment, kept = now.astimezone(UTC).isoformat(), row["latest"] or []
+    kept = row["latest"] or []
     known = [entry for entry in kept if entry[0] <= moment]
     if len(known) < len(kept) == MAX_LATEST:
         found = _EARLIER.all(conn, org, scope, belief=short(row["belief"]), moment=moment)
@@ -251,14 +258,15 @@ def _belief(
     row: Document, buckets: list[Bucket], constrained: Mapping[str, str], now: datetime, rules: BeliefRules
 ) -> Document:
     past, kind = _past(row, buckets, now), row["kind"]
-    proposed, retracted = (_unless_later(row[name], now) for name in ("proposed_at", "retracted_at"))
+    moment = _text(now)
+    proposed, retracted = _unless_later(row["proposed_at"], moment), _unless_later(row["retracted_at"], moment)
     prior = row["prior"]
     if row["proposed_at"] and not proposed:  # a proposal from the future raises nothing
         prior = min(prior, rules.prior)
     confidence = confidence_at(buckets, now, prior=prior, kind=kind, rules=rules)
     failures, news = _failures_in_a_row(past, kind)
     constraint = constrained.get(row["subject"], "") if kind == "tool_reliability" else ""
-    verified = max(past.last_verified, _unless_later(row["reviewed_at"], now))
+    verified = max(past.last_verified, _unless_later(row["reviewed_at"], moment))
     standing = Standing(
         kind=kind,
         retracted=bool(retracted) and (proposed, row["proposed_id"]) <= (retracted, row["retracted_id"]),
@@ -284,9 +292,15 @@ def _belief(
     }
 
 
-def _unless_later(time: str | None, now: datetime) -> str:
+@lru_cache(maxsize=8)
+def _text(moment: datetime) -> str:
+    """As rows have times; asked for the same moment for each belief of a scope."""
+    return moment.astimezone(UTC).isoformat()
+
+
+def _unless_later(time: str | None, moment: str) -> str:
     """A time up to the moment; NULL: a column that the tables of former code lack."""
-    return time if time and time <= now.astimezone(UTC).isoformat() else ""
+    return time if time and time <= moment else ""
 
 
 def _failures_in_a_row(past: _Past, kind: str) -> tuple[int, bool]:

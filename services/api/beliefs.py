@@ -1,4 +1,4 @@
-"""``/v1/beliefs`` and ``/v1/experiences``: what an agent, a user or the org has learned, now or at a moment."""
+"""``/v1/beliefs``, ``/v1/notices``, ``/v1/experiences``: what an agent, a user or the org learned, now or at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from sqlalchemy import Connection
 
 from events.errors import Refused
 from events.times import check_time, instant
@@ -43,20 +42,35 @@ async def list_(
     at: At = "",
     after: After = None,
 ) -> dict[str, Any]:
-    """Beliefs of a scope, the most confident first, and notices of what went fatally wrong there."""
-    scope, moment, rules = one_scope(user, agent), _moment(at), backend.belief_rules
+    """Beliefs of a scope, the most confident first. All pages are of the moment that the first one was asked at."""
+    scope, rules = one_scope(user, agent), backend.belief_rules
     if status not in ("", *STATUSES):
         raise Problem(422, "bad_parameter", f"`status` is one of {', '.join(STATUSES)}")
-
-    def work(conn: Connection) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        notices = beliefs.notices_of(conn, org, scope, now=moment, rules=rules)
-        found = beliefs.beliefs_of(conn, org, scope, now=moment, status=status, rules=rules, notices=notices)
-        return found, list(map(beliefs.without_secrets, notices))
-
+    begun, *place = page.place(str, float, str) or (at,)
+    moment = _moment(begun)
+    work = partial(beliefs.beliefs_of, org=org, scope=scope, now=moment, status=status, rules=rules)
     found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
-    believed, notices = page.slice(found.value[0]), found.value[1]
-    believed["items"] = list(map(beliefs.without_secrets, believed["items"]))
-    return {**believed, "scope": scope, "at": moment.isoformat(), "notices": notices, "read": found.note}
+    left = [one for one in found.value if not place or beliefs.rank(one) > (-place[0], place[1])]
+    shown = list(map(beliefs.without_secrets, left[: page.limit]))
+    last = [moment.isoformat(), float(shown[-1]["confidence"]), shown[-1]["belief"]] if len(left) > page.limit else None
+    return {**page.answer(shown, last), "scope": scope, "at": moment.isoformat(), "read": found.note}
+
+
+@router.get("/v1/notices")
+async def notices(
+    backend: BackendDep, org: OrgDep, page: PageParam, agent: Agent = "", user: User = "", at: At = "",
+    after: After = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What went fatally wrong in a scope, a causal pattern once, the most widespread first."""
+    scope = one_scope(user, agent)
+    begun, start = page.place(str, int) or (at, 0)
+    moment = _moment(begun)
+    work = partial(beliefs.notices_of, org=org, scope=scope, now=moment, rules=backend.belief_rules)
+    found = await read(backend, BELIEFS, work, org=org, key=scope, after=after)
+    end = max(start, 0) + page.limit
+    shown = list(map(beliefs.without_secrets, found.value[max(start, 0) : end]))
+    last = [moment.isoformat(), end] if end < len(found.value) else None
+    return {**page.answer(shown, last), "scope": scope, "at": moment.isoformat(), "read": found.note}
 
 
 @router.get("/v1/beliefs/{belief:name}")

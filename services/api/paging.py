@@ -27,23 +27,28 @@ class Page:
         """The document of a page; ``last`` is the place of its last item, None when nothing follows."""
         return {"items": items, "next_cursor": None if last is None else encode_cursor([self.order, *last])}
 
+    def place(self, *kinds: type) -> tuple[Any, ...] | None:
+        """The place in a list whose cursors have parts of these types; None for the first page.
+
+        Raises Problem for another kind of cursor.
+        """
+        if self.cursor is not None and [type(part) for part in self.cursor] != list(kinds):
+            raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
+        return None if self.cursor is None else tuple(self.cursor)
+
     @property
     def offset(self) -> int:
         """The place in a list whose cursors are numbers. Raises Problem for another kind of cursor."""
-        if self.cursor is None:
-            return 0
-        if len(self.cursor) != 1 or not isinstance(self.cursor[0], int) or self.cursor[0] < 0:
+        (offset,) = self.place(int) or (0,)
+        if offset < 0:
             raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
-        return self.cursor[0]
+        return int(offset)
 
     @property
     def name(self) -> str:
         """The place in a list whose cursors are one text. Raises Problem for another kind of cursor."""
-        if self.cursor is None:
-            return ""
-        if len(self.cursor) != 1 or not isinstance(self.cursor[0], str):
-            raise Problem(422, "bad_cursor", "`cursor` is of another list: start without it")
-        return self.cursor[0]
+        (name,) = self.place(str) or ("",)
+        return str(name)
 
     def slice(self, items: list[Any]) -> dict[str, Any]:
         """The page of a list that is small enough to be had whole, in its own stable order."""

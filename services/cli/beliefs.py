@@ -55,8 +55,8 @@ def beliefs(
     """
     whose = _whose(agent, user, org)
     with connected(data, url) as client:
-        pages = list(client.pages("/v1/beliefs", limit, status=status or None, at=at, **whose))
-    found = [one for page in pages for one in page["items"]]
+        found = list(client.items("/v1/beliefs", limit, status=status or None, at=at, **whose))
+        notices = [] if as_json else list(client.items("/v1/notices", limit, at=at, **whose))
     if as_json:
         print_lines(found)
         return
@@ -67,7 +67,7 @@ def beliefs(
     ]  # fmt: skip
     columns = ("confidence", "status", "for#", "against#", "verified", "belief", "statement")
     print_entries(columns, rows, below=("statement",), empty="no beliefs yet")
-    for notice in pages[0]["notices"]:  # the same on each page
+    for notice in notices:
         if notice["standing"] == "constraint" and "tool" in notice:
             continue  # the belief about that tool says so
         say(f"{notice['standing']}: {notice['notice']} ({_times(notice)})", style="yellow")

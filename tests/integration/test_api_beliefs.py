@@ -76,10 +76,30 @@ def test_beliefs_at_a_moment_in_pages_and_why(instance: Instance) -> None:
 
     listed = instance.http.get("/v1/beliefs", params={"agent": agent, "status": "candidate"}).json()
     assert {one["kind"] for one in listed["items"]} == {"tool_reliability", "plan_pattern"}
-    assert [(one["standing"], one["contexts"]) for one in listed["notices"]] == [("notice", 2)]
+    noticed = instance.http.get("/v1/notices", params={"agent": agent}).json()
+    assert [(one["standing"], one["contexts"]) for one in noticed["items"]] == [("notice", 2)]
+    assert noticed["next_cursor"] is None
     assert len(instance.http.get("/v1/experiences", params={"agent": agent}).json()["items"]) == 12
     for wrong in ({"at": "yesterday"}, {"at": "2026-03-01T10:00:00"}, {"status": "sure"}):
         assert instance.http.get("/v1/beliefs", params={"agent": agent, **wrong}).status_code == 422
+
+
+def test_beliefs_come_in_pages_of_one_moment(instance: Instance) -> None:
+    """C38: none twice, none left out, though beliefs weigh less at the second page than at the first."""
+    agent, user = instance.name("counter"), instance.name("ada")
+    learn(instance, agent, user)
+    whole = instance.http.get("/v1/beliefs", params={"agent": agent, "at": "2026-03-12"}).json()
+    confidences = [one["confidence"] for one in whole["items"]]
+    assert confidences == sorted(confidences, reverse=True) and len(confidences) >= 2
+    items: list[dict[str, Any]] = []
+    params: dict[str, str | int] = {"agent": agent, "at": "2026-03-12", "limit": 1}
+    while True:
+        page = instance.http.get("/v1/beliefs", params=params).json()
+        items += page["items"]
+        if page["next_cursor"] is None:
+            break
+        params = {"agent": agent, "limit": 1, "cursor": page["next_cursor"]}
+    assert items == whole["items"]
 
 
 def test_beliefs_of_two_users_of_one_agent_never_touch(instance: Instance) -> None:

@@ -303,7 +303,7 @@ def test_pages_of_runs_and_tasks(instance: Instance) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/v1/runs", "/v1/refused", "/v1/deadletters", "/v1/generations", "/v1/beliefs", "/v1/experiences",
-     "/v1/projections/task_state/tables/steps"],
+     "/v1/notices", "/v1/projections/task_state/tables/steps"],
 )  # fmt: skip
 def test_bad_pages_are_refused(instance: Instance, path: str) -> None:
     for params in (
