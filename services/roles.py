@@ -17,6 +17,7 @@ from services.calibrating.opening import calibration_of
 from services.calibrating.schedule import Schedule
 from services.composition import Backend, embedding_choice
 from services.embedding.process import ModelProcess
+from services.erasing.eraser import Eraser
 from services.http import HttpServer, serve
 from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
@@ -66,7 +67,7 @@ def projector(backend: Backend, names: Collection[str] = ()) -> Run:
 
 
 def reactors(backend: Backend) -> Run:
-    """Runs the reactors, and the watchdog and the calibrator beside them."""
+    """Runs the reactors, and the watchdog, the eraser and the calibrator beside them."""
     settings, choice = backend.settings, embedding_choice(backend.settings)
     embedding = None if choice.off else ModelProcess(choice, nice=5)
     outside = Outside(
@@ -90,6 +91,7 @@ def reactors(backend: Backend) -> Run:
         )  # fmt: skip
         beside = Supervisor()
         beside.start("watchdog", watchdog.run)
+        beside.start("eraser", Eraser(backend, f"{backend.identity}/eraser", settings.lease_s).run)
         if (schedule := Schedule.parse(settings.calibrate)) is not None:
             calibrator = Calibrator(
                 backend.db, calibration_of(backend), schedule, f"{backend.identity}/calibrator", settings.lease_s

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Connection, select
 
 from events.archive.schema import refused_events
-from events.bulk import bulk_insert
+from events.bulk import bulk_delete, bulk_insert
 from events.strict_json import Hazard
 
 MAX_RAW_CHARS = 16_384
 MAX_REASON_CHARS = 2_000
 _MAX_NAME_CHARS = 256
+_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -84,3 +85,15 @@ def _text(raw: Any) -> str:
 
 def _shown(value: Any) -> str:
     return f"<{value.message}>" if isinstance(value, Hazard) else str(value)
+
+
+def drop_refusals(conn: Connection, org: str, names: Collection[str]) -> int:
+    """Forget the refused events of an org that hold one of these names as a JSON string; how many there were.
+
+    Rather one too many: what was refused is a help to its publisher, and no part of the log.
+    """
+    wanted = {orjson.dumps(name).decode()[1:-1] for name in names}
+    found = conn.execute(select(refused_events.c.number, refused_events.c.raw).where(refused_events.c.org == org))
+    gone = [number for number, raw in found if not wanted.isdisjoint(_JSON_STRING.findall(raw))]
+    bulk_delete(conn, refused_events, ("number",), [(number,) for number in gone])
+    return len(gone)

@@ -16,6 +16,7 @@ from services.api import (
     context,
     deadletters,
     embeddings,
+    erasures,
     events,
     experiences,
     exports,
@@ -89,7 +90,7 @@ def create_app(backend: Backend, *, max_body_bytes: int = MAX_BODY_BYTES) -> Fas
         tasks, history, exports, runs, settlements, search, cards, context, beliefs, experiences, calibrations, policy,
         threads, tables,
     )  # fmt: skip
-    upkeeping = (projections, rebuilds, upkeep, deadletters, log, embeddings, health, metrics)
+    upkeeping = (projections, rebuilds, upkeep, deadletters, erasures, log, embeddings, health, metrics)
     for module in (events, *reads, memories, memory_changes, packs, *upkeeping):
         app.include_router(module.router)
     app.state.mcp = McpEndpoint(app)

@@ -21,6 +21,7 @@ from services.cli import (
     cards,
     context,
     deadletters,
+    erase,
     experiences,
     history,
     machine,
@@ -50,7 +51,7 @@ app = typer.Typer(
 )
 for group in (
     machine, publish, read, settle, cards, memories, search, task, status, operate, rebuild, restore, deadletters,
-    history, context, beliefs, experiences, calibrate, policy, mcp, packs, bench, bench_context, bench_beliefs,
+    erase, history, context, beliefs, experiences, calibrate, policy, mcp, packs, bench, bench_context, bench_beliefs,
 ):  # fmt: skip
     group.register(app)
 
