@@ -21,7 +21,6 @@ from events.archive.erasing import erased_positions
 from events.archive.queries import read_epochs, read_ids
 from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
-from events.archive.subjects import ERASURE
 from events.archive.watch import Watermarks
 from events.bounded import map_bounded
 from events.clock import now_ms
@@ -35,11 +34,14 @@ from events.log.client import AnyRedis
 from events.log.identity import claim
 from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
-from events.registry import note_on
+from events.registry import EVENT_TYPES, ONLY_HERE, note_on
 from events.tokens import write_token
 
 Ack = Literal["durable", "fast"]
 Status = Literal["stored", "duplicate", "conflict", "refused", "accepted"]
+
+OUTSIDE = frozenset(("http", "inbox"))
+"""Ways in (``source`` of a call) by which anybody publishes who may."""
 
 TIMEOUT_S = 30.0
 OUTAGE_S = 3.0
@@ -121,7 +123,9 @@ class Publisher:
         name none. Raises NotDurable when time ran out, Transient when a store cannot be reached: then send the same
         events again with the same ids.
         """
-        admitted = [_public(event) for event in self._admit(raws, org)]
+        admitted = self._admit(raws, org)
+        if source in OUTSIDE:
+            admitted = [_public(event) for event in admitted]
         events = [event for event in admitted if isinstance(event, Event)]
         outcomes = iter(await self._publish(events, ack, source))
         answers, refusals = [], []
@@ -321,9 +325,10 @@ def _provisional(a: Appended, watermark: Position, log_id: str) -> Outcome:
 
 
 def _public(event: Event | Refused) -> Event | Refused:
-    """An event that anybody may publish. Erasing is not for whoever may tell what an agent does."""
-    if isinstance(event, Event) and event.type == ERASURE:
-        return Refused("only Refold itself publishes this: use `refold erase`", code="not_yours", field="type")
+    """An event that anybody may publish: not one that the backend alone decides."""
+    if isinstance(event, Event) and event.type in ONLY_HERE:
+        instead = EVENT_TYPES[event.type].instead
+        return Refused(f"only Refold itself publishes {event.type}: {instead}", code="not_yours", field="type")
     return event
 
 

@@ -35,6 +35,10 @@ class EventType:
     payload, for new events alone: it raises Refused.
 
     ``log_reads`` is what the log itself reads of the data: every version must have it in this form, newer ones too.
+
+    ``outside``: told of a run by others than its worker, so that it is no sign of the run's life, and is taken after a
+    newer attempt has begun, too. ``instead``: what a publisher is to do who would publish this, which the backend alone
+    decides; empty: anybody may publish it.
     """
 
     name: str
@@ -44,7 +48,13 @@ class EventType:
     upcast: Mapping[int, Upcaster] = field(default_factory=dict)
     log_reads: type[msgspec.Struct] | None = None
     check: Callable[[Any], object] | None = None
+    outside: bool = False
+    instead: str = ""
 
+
+_CHANGE = "change memories by /v1/memories, or `refold memory`"
+_DISCARD = "use `refold deadletters discard`"
+_PROPOSE = "propose it as memory.proposed"
 
 _TYPES = (
     EventType("run.started", run.RunStarted, "task", log_reads=run.AttemptOfRun),
@@ -62,36 +72,36 @@ _TYPES = (
     EventType("decision.made", thought.DecisionMade, "task"),
     EventType("note.written", thought.NoteWritten, "task"),
     EventType("model.responded", thought.ModelResponded, "task"),
-    EventType("card.summarized", thought.CardSummarized, "task"),
-    EventType("conversation.read", thought.ConversationRead, "task"),
-    EventType("card.invalidated", thought.CardInvalidated, "task"),
-    EventType("card.restored", thought.CardRestored, "task"),
+    EventType("card.summarized", thought.CardSummarized, "task", outside=True),
+    EventType("conversation.read", thought.ConversationRead, "task", outside=True),
+    EventType("card.invalidated", thought.CardInvalidated, "task", outside=True),
+    EventType("card.restored", thought.CardRestored, "task", outside=True),
     EventType("artifact.created", world.ArtifactCreated, "task"),
     EventType("blocker.raised", world.BlockerRaised, "task"),
     EventType("blocker.cleared", world.BlockerCleared, "task"),
     EventType("approval.requested", world.ApprovalRequested, "task"),
-    EventType("approval.resolved", world.ApprovalResolved, "task"),
+    EventType("approval.resolved", world.ApprovalResolved, "task", outside=True),
     EventType("checkpoint.saved", world.CheckpointSaved, "task"),
     EventType("workbench.updated", world.WorkbenchUpdated, "task"),
-    EventType("feedback.given", world.FeedbackGiven, "feedback"),
-    EventType("settlement.attempted", settlement.SettlementAttempted, "settlement"),
-    EventType("settlement.requested", settlement.SettlementRequested, "settlement"),
-    EventType("settlement.recorded", settlement.SettlementRecorded, "settlement"),
-    EventType("settlement.degraded", settlement.SettlementDegraded, "settlement"),
+    EventType("feedback.given", world.FeedbackGiven, "feedback", outside=True),
+    EventType("settlement.attempted", settlement.SettlementAttempted, "settlement", outside=True),
+    EventType("settlement.requested", settlement.SettlementRequested, "settlement", outside=True),
+    EventType("settlement.recorded", settlement.SettlementRecorded, "settlement", outside=True),
+    EventType("settlement.degraded", settlement.SettlementDegraded, "settlement", outside=True),
     EventType("experience.recorded", belief.ExperienceRecorded, "scope"),
     EventType("belief.proposed", belief.BeliefProposed, "scope", check=lambda proposed: parse(proposed.trigger)),
     EventType("belief.verified", belief.BeliefVerified, "scope"),
     EventType("belief.retracted", belief.BeliefRetracted, "scope"),
-    EventType("belief.reviewed", belief.BeliefReviewed, "scope"),
+    EventType("belief.reviewed", belief.BeliefReviewed, "scope", instead="tell evidence as belief.verified"),
     EventType("memory.proposed", memory.MemoryProposed, "scope"),
-    EventType("memory.admitted", memory.MemoryAdmitted, "scope"),
-    EventType("memory.rejected", memory.MemoryRejected, "scope"),
-    EventType("memory.superseded", memory.MemorySuperseded, "scope"),
-    EventType("memory.edited", memory.MemoryEdited, "scope"),
-    EventType("memory.invalidated", memory.MemoryInvalidated, "scope"),
-    EventType("memory.restored", memory.MemoryRestored, "scope"),
-    EventType("memory.deleted", memory.MemoryDeleted, "scope"),
-    EventType("memory.consolidated", memory.MemoryConsolidated, "scope"),
+    EventType("memory.admitted", memory.MemoryAdmitted, "scope", instead=_PROPOSE),
+    EventType("memory.rejected", memory.MemoryRejected, "scope", instead=_PROPOSE),
+    EventType("memory.superseded", memory.MemorySuperseded, "scope", instead=_PROPOSE),
+    EventType("memory.edited", memory.MemoryEdited, "scope", instead=_CHANGE),
+    EventType("memory.invalidated", memory.MemoryInvalidated, "scope", instead=_CHANGE),
+    EventType("memory.restored", memory.MemoryRestored, "scope", instead=_CHANGE),
+    EventType("memory.deleted", memory.MemoryDeleted, "scope", instead=_CHANGE),
+    EventType("memory.consolidated", memory.MemoryConsolidated, "scope", instead=_PROPOSE),
     EventType("memory.recalled", memory.MemoryRecalled, "scope"),
     EventType("thread.advanced", thread.ThreadAdvanced, "task"),
     EventType("thread.written", thread.ThreadWritten, "task"),
@@ -100,13 +110,21 @@ _TYPES = (
     EventType("thread.assembled", thread.ThreadAssembled, "task"),
     EventType("item.updated", thread.ItemUpdated, "task"),
     EventType("item.deleted", thread.ItemDeleted, "task"),
-    EventType("context.assembled", system.ContextAssembled, "task"),
+    EventType("context.assembled", system.ContextAssembled, "task", outside=True),
     EventType("pack.imported", system.PackImported, "scope"),
-    EventType("deadletter.discarded", system.DeadletterDiscarded, "discarded"),
-    EventType("scope.erased", system.ScopeErased, "partition"),
+    EventType("deadletter.discarded", system.DeadletterDiscarded, "discarded", outside=True, instead=_DISCARD),
+    EventType("scope.erased", system.ScopeErased, "partition", instead="use `refold erase`"),
 )
 
 EVENT_TYPES: Mapping[str, EventType] = {t.name: t for t in _TYPES}
+
+FROM_OUTSIDE = frozenset(t.name for t in _TYPES if t.outside)
+"""Types that others than a run's worker tell of it."""
+
+ONLY_HERE = frozenset(t.name for t in _TYPES if t.instead)
+"""Types that the backend alone publishes: decisions of the gate into memory and changes behind it, reviews, discards,
+erasures. All else that is derived can be told by who may tell what an agent does; these would pass no check.
+"""
 
 
 _LONGEST = 2 * max(map(len, EVENT_TYPES))

@@ -19,19 +19,11 @@ from events.log.arrivals import ring
 from events.log.client import AnyRedis
 from events.log.layout import SEPARATOR, Keys, keys_of
 from events.log.scripts import Script
+from events.registry import FROM_OUTSIDE
 from events.types.run import AttemptOfRun, GivenUp
 from events.types.tools import LateResult
 
 Status = Literal["stored", "duplicate", "conflict", "seq_conflict", "attempt_conflict", "superseded", "speaks"]
-
-OUTSIDERS = frozenset(
-    {
-        "approval.resolved", "card.summarized", "context.assembled", "conversation.read", "deadletter.discarded",
-        "feedback.given",
-        "settlement.attempted", "settlement.degraded", "settlement.recorded", "settlement.requested",
-    }
-)  # fmt: skip
-"""Types that others than the run's own worker write about it: accepted after a newer attempt has begun, too."""
 
 WATCHDOG = "refold/watchdog"
 """The source of ends that nobody but the watchdog saw: of runs that a newer attempt has replaced, too.
@@ -274,7 +266,7 @@ def attempt_told(event: Event) -> int:
         return _STRICT
     if kind == "run.started":
         return msgspec.json.decode(event.data, type=AttemptOfRun).attempt
-    if kind in OUTSIDERS or (kind == "run.terminated" and event.source == WATCHDOG):
+    if kind in FROM_OUTSIDE or (kind == "run.terminated" and event.source == WATCHDOG):
         return -1
     if kind in ("tool.returned", "tool.failed") and '"late":true' in event.data:
         return -1 if msgspec.json.decode(event.data, type=LateResult).late else 0
@@ -297,7 +289,7 @@ def _arguments(events: Sequence[Event]) -> tuple[bytes, ...]:
         field = f"i{event.org}{SEPARATOR}{event.key}{SEPARATOR}{event.id}"
         packed.append([field, event.digest, run, attempt, seq, *to_fields(event)])
     arguments = _pack([(f"{org}{SEPARATOR}{task}", run) for org, task, run in runs]), _pack(packed)
-    return (*arguments, _pack((silences, dict.fromkeys(OUTSIDERS, True)))) if silences else arguments
+    return (*arguments, _pack((silences, dict.fromkeys(FROM_OUTSIDE, True)))) if silences else arguments
 
 
 def _seen_to(event: Event) -> Position | None:

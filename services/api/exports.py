@@ -3,7 +3,8 @@
 JSON lines: a first one that tells what it is, the task's effective events as CloudEvents, and a last one with their
 number and the digest of all lines before it (BLAKE2b, 16 bytes, in hexadecimal), by which a file that was cut off or
 changed is known. Events that live with the session or a scope (settlements, say) come first: whoever settles the task
-where it is brought in finds them there already. The organisation is left out: it is the importer's.
+where it is brought in finds them there already. What only a backend decides
+(``events.registry.ONLY_HERE``) is left out, and so is the organisation: it is the importer's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from events.archive.reader import Archived
 from events.codec import to_cloudevent
 from events.event import START, Position
 from events.keys import task_key
+from events.registry import ONLY_HERE
 from services.api.deps import BackendDep, OrgDep
 from services.api.problems import Problem
 from services.composition import Backend
@@ -83,7 +85,8 @@ async def _of_run(backend: Backend, org: str, run: str) -> AsyncIterator[list[Ar
 
 
 def _effective(page: list[Archived]) -> Iterator[Archived]:
-    return (one for one in page if one.verdict == "effective")
+    """What counts, without what the backend here decided: where the task is brought in, it is decided anew."""
+    return (one for one in page if one.verdict == "effective" and one.type not in ONLY_HERE)
 
 
 def _line(archived: Archived) -> bytes:

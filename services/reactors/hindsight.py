@@ -19,12 +19,13 @@ from typing import Any
 import msgspec
 
 from events.event import Event, Recorded
+from events.registry import FROM_OUTSIDE
 from events.types.belief import owner_of
 from events.types.run import RunTerminated
 from events.types.world import FeedbackGiven
 from services.reactors.experience import DERIVER_VERSION, Hindsight, key_nodes
 from services.reactors.reactor import Later, Reaction, Reactor
-from services.reactors.trajectory import FROM_OUTSIDE, Ending, Trajectory, trajectory
+from services.reactors.trajectory import Ending, Trajectory, trajectory
 
 
 @dataclass(frozen=True)

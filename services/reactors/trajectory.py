@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from events.event import Event, Position, Recorded
+from events.registry import FROM_OUTSIDE
 from events.types.plan import PlanUpdated, StepCompleted, StepFailed, StepSkipped, StepStarted, StepStatus
 from events.types.run import Outcome, RunStarted, RunTerminated
 from events.types.thought import DecisionMade, MessageAdded, ModelResponded
@@ -26,14 +27,6 @@ from events.types.world import (
 
 INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "panic_stop"))
 """Termination reasons that leave a run unfinished (DESIGN 3)."""
-
-FROM_OUTSIDE = frozenset((
-    "feedback.given", "approval.resolved", "card.summarized", "card.invalidated", "card.restored", "context.assembled",
-    "conversation.read",
-    "settlement.attempted", "settlement.requested", "settlement.recorded", "settlement.degraded",
-))  # fmt: skip
-"""Events about a run that are no sign of its life."""
-
 
 _EXIT_CODES = ("exit_code", "returncode", "exit_status")
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from events.archive.erasing import ERASED
 from events.archive.reader import Archived
 from events.event import Event, Position, Recorded
+from events.registry import FROM_OUTSIDE
 from events.types.run import RunTerminated
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from events.types.world import ApprovalRequested, ApprovalResolved
-from services.reactors.trajectory import FROM_OUTSIDE, trajectory
+from services.reactors.trajectory import trajectory
 
 REMEMBERED = 10_000
 """Runs that are known to be over, so that what comes late of them is not looked up."""
