@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projections.cards.values import of_text
+from projections.retrieval.asking import substance
 from projections.retrieval.fusion import Signal, fuse
 from projections.retrieval.postings import Postings
-from projections.retrieval.ranking import DIGITS, EMBEDDING, KEYWORD, VALUES
+from projections.retrieval.ranking import DIGITS, EMBEDDING, KEYWORD, RISE, VALUES
 from projections.retrieval.words import words
 
 LEAST_MEANING = 0.3
@@ -43,7 +44,9 @@ def alike(documents: Sequence[str], query: str, meaning: NDArray[np.float64] | N
     if not query.strip():
         return [Like(number, 1.0, {"everything": 1.0}) for number in range(size)]
     alive = np.ones(size, dtype=np.bool_)
-    signals = {"keyword": Signal(_held(Postings(), map(words, documents)).scores(words(query), alive), *KEYWORD)}
+    told = words(query)
+    held = _held(Postings(), map(words, documents))
+    signals = {"keyword": Signal(held.scores(told, alive, substance(told)), *KEYWORD)}
     asked, exact = of_text(query), np.zeros(size)
     if asked:  # finding the values of documents takes most of the time
         exact = _held(Postings(k1=0, b=0), map(of_text, documents)).scores(asked, alive)
@@ -52,7 +55,7 @@ def alike(documents: Sequence[str], query: str, meaning: NDArray[np.float64] | N
     known = np.zeros(size, dtype=np.bool_) if meaning is None else ~np.isnan(meaning)
     cosines = np.zeros(size) if meaning is None else np.where(known, meaning, 0.0)
     if known.any():
-        signals["embedding"] = Signal(cosines, *EMBEDDING, known)
+        signals["embedding"] = Signal(cosines, *EMBEDDING, known, RISE)
     shares = fuse(signals, size)
     total = np.sum(list(shares.values()), axis=0)
     like = (signals["keyword"].scores > 0) | (exact > 0) | (cosines >= LEAST_MEANING)

@@ -55,12 +55,14 @@ class Postings:
         self._entries += len(set(words))
         return number
 
-    def scores(self, query: Sequence[str], alive: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def scores(
+        self, query: Sequence[str], alive: NDArray[np.bool_], substance: Mapping[str, float] | None = None
+    ) -> NDArray[np.float64]:
         """BM25 of every document for a query's words, ``float64[len(self)]``; 0 for those that are not alive.
 
         A score is divided by what a document would reach that held every word of the query without end. So it lies
         within 0..1, neither a long query nor a rare word makes it saturate, and a document that shares one common word
-        with a long question has little.
+        with a long question has little. ``substance``: what words of the query count, above 0; others count 1.
         """
         scores = np.zeros(len(self._lengths))
         lengths = np.array(self._lengths, dtype=np.uint32)
@@ -70,7 +72,7 @@ class Postings:
             return scores
         norms = self._k1 * (1 - self._b + self._b * lengths / mean)
         best = 0.0
-        for word, weight in _weights(query).items():
+        for word, weight in _weights(query, substance or {}).items():
             pairs = np.array(self._of_word.get(word, ()), dtype=np.uint32).reshape(-1, 2)
             pairs = pairs[alive[pairs[:, 0]]]
             holding = len(pairs)
@@ -81,7 +83,7 @@ class Postings:
         return scores / best if best else scores
 
 
-def _weights(query: Sequence[str]) -> Mapping[str, float]:
+def _weights(query: Sequence[str], substance: Mapping[str, float]) -> Mapping[str, float]:
     """A query's words with how much each counts: a word said again counts more, but not in proportion."""
     counts = Counter(query)
-    return {word: 1 + math.log(counts[word]) for word in list(counts)[:MAX_QUERY_WORDS]}
+    return {word: substance.get(word, 1.0) * (1 + math.log(counts[word])) for word in list(counts)[:MAX_QUERY_WORDS]}

@@ -3,9 +3,11 @@
 *Relevance* (0..1) fuses what tells whether a card is about the query: ``embedding`` (best passage), ``keyword`` (BM25),
 ``values`` (exact ids, numbers, dates, names of the query, rare ones more) and, where one is given, the ``focus``, the
 decision that the answer is for. What the query says nothing to is left out: a query without a value is not the worse
-for it. *Rerank* then raises, among cards of like relevance, those that are recent, valuable, used, and were used by
-things worded like the query (``trigger``): a card gains at most a quarter by all of that, so that nothing irrelevant
-rises by being new (``reranking`` adds how its run ended). The ``shares`` of a card add up to its score.
+for it; of its words, those that only make a question count little (``asking``). *Rerank* then raises, among cards of
+like relevance, those of a ``session`` that has something very relevant (what was said beside an answer belongs to it),
+and a little those that are recent, valuable, used, and were used by things worded like the query (``trigger``;
+``reranking`` adds how its run ended). All of that is a part of the relevance, so that nothing irrelevant rises by being
+new. The ``shares`` of a card add up to its score.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from events.times import instant
 from projections.bounds import short
 from projections.cards.values import of_text
+from projections.retrieval.asking import substance
 from projections.retrieval.entry import Entry
 from projections.retrieval.filters import compile_filter
 from projections.retrieval.fusion import Scores, Signal, fuse
@@ -26,15 +29,17 @@ from projections.retrieval.query import ANY, CardQuery
 from projections.retrieval.scope_index import Columns, Flags, ScopeIndex
 from projections.retrieval.words import words
 
-GAIN = 0.25
+GAIN = 0.6
 """How much the rerank can add to a relevance, in parts of it."""
-RERANK = {"recency": 1.0, "value": 1.0, "links": 1.0, "trigger": 1.0, "outcome": 1.0}
+RERANK = {"session": 7.0, "recency": 1.0, "value": 1.0, "links": 1.0, "trigger": 1.0, "outcome": 1.0}
 """Weights within the rerank."""
 NEUTRAL = 0.5
 """What an outcome counts that is not known; ``reranking`` looks it up for the first cards."""
 HALF_LIFE_S = 30 * 86_400.0
 """Age, before the newest card of the scope, at which recency is halved."""
 
+RISE = 0.15
+"""How far the best cosine must stand out from the mean of them to be set against it in full."""
 EMBEDDING = (0.6, 0.5)
 KEYWORD = (0.4, 0.25)
 VALUES = (0.4, 0.3)
@@ -77,7 +82,9 @@ def rank(
     total = np.sum(list(relevance.values()), axis=0)
     allowed &= np.round(total, DIGITS) >= max(query.threshold, 10**-DIGITS)
     shares = {name: part / (1 + GAIN) for name, part in relevance.items()}
-    shares |= _gains(_priors(index, query, columns, moment), total)
+    priors = _priors(index, query, columns, moment)
+    priors["session"] = _best_beside(columns.group, np.where(allowed, total, 0.0))
+    shares |= _gains(priors, total)
     shares = {name: np.round(share, DIGITS) for name, share in shares.items()}
     scores = np.round(np.sum(list(shares.values()), axis=0), DIGITS)  # what is told adds up to the score
     first = _first(index, scores, np.flatnonzero(allowed), max(least, query.offset + query.top_k))
@@ -134,11 +141,12 @@ def _relevance(
     asked = words(query.text)
     signals: dict[str, Signal] = {}
     if asked:
-        signals["keyword"] = Signal(index.words.scores(asked, alive), *KEYWORD)
+        signals["keyword"] = Signal(index.words.scores(asked, alive, substance(asked)), *KEYWORD)
     if vector is not None:
         cosines, known = index.vectors.cosines(vector)
+        known &= alive
         if known.any():
-            signals["embedding"] = Signal(np.where(alive, cosines, 0.0), *EMBEDDING, known)
+            signals["embedding"] = Signal(np.where(known, cosines, 0.0), *EMBEDDING, known, RISE)
     exact = index.values.scores(of_text(query.text), alive)
     if exact.any():
         signals["values"] = Signal(exact, *VALUES)
@@ -180,6 +188,13 @@ def _priors(index: ScopeIndex, query: CardQuery, columns: Columns, moment: float
         "trigger": index.triggers.scores(words(query.text), columns.alive),
         "outcome": np.full(len(columns.alive), NEUTRAL),
     }
+
+
+def _best_beside(groups: NDArray[np.int64], relevance: Scores) -> Scores:
+    """The best relevance within the session of each card: what was said beside an answer belongs to it."""
+    best = np.zeros(int(groups.max(initial=-1)) + 1)
+    np.maximum.at(best, groups, relevance)
+    return best[groups]
 
 
 def _rising(counts: Scores) -> Scores:

@@ -37,10 +37,14 @@ class Seen(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """One number a document: ``is_active`` by its status, ``as_of_s`` and ``ends_s`` in seconds since 1970."""
+    """One number a document: ``is_active`` by its status, ``as_of_s`` and ``ends_s`` in seconds since 1970.
+
+    ``group`` is the same for cards of one session (of one run, where there is none), and below the number of documents.
+    """
 
     alive: Flags
     is_active: Flags
+    group: NDArray[np.int64]
     as_of_s: Numbers
     ends_s: Numbers
     value: Numbers
@@ -59,6 +63,8 @@ class ScopeIndex:
         self.triggers = Postings(0.0, 0.0)
         self.vectors = VectorRows()
         self._numbers: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+        self._group = array("I")
         self._alive = bytearray()
         self._active = bytearray()
         self._measures = tuple(array("d") for _ in range(4))
@@ -92,6 +98,7 @@ class ScopeIndex:
         self._numbers[entry.card] = number
         self._alive.append(True)
         self._active.append(entry.status == ACTIVE)
+        self._group.append(self._groups.setdefault(_together(entry), len(self._groups)))
         for column, measure in zip(self._measures, _measures(entry), strict=True):
             column.append(measure)
 
@@ -120,7 +127,15 @@ class ScopeIndex:
     def columns(self) -> Columns:
         """Copies of all columns, as they stand now."""
         alive, active = (np.array(column, dtype=np.bool_) for column in (self._alive, self._active))
-        return Columns(alive, active, *(np.array(column, dtype=np.float64) for column in self._measures))
+        group = np.array(self._group, dtype=np.int64)
+        return Columns(alive, active, group, *(np.array(column, dtype=np.float64) for column in self._measures))
+
+
+def _together(entry: Entry) -> str:
+    """What a card belongs to: its session, else its run, else itself."""
+    if entry.session:
+        return f"session/{entry.session}"
+    return f"run/{entry.run}" if entry.run else f"card/{entry.card}"
 
 
 def _measures(entry: Entry) -> tuple[float, float, float, float]:

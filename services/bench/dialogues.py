@@ -29,11 +29,12 @@ FORMATS = ("locomo", "memorybank")
 
 
 class Passage(NamedTuple):
-    """``time`` is RFC 3339, or empty where none counts."""
+    """``time`` is RFC 3339, or empty where none counts; ``session``: the conversation that it is a turn of."""
 
     name: str
     text: str
     time: str = ""
+    session: str = ""
 
 
 class Question(NamedTuple):
@@ -91,7 +92,7 @@ def _locomo(one: Mapping[str, Any], place: int) -> Dialogue:
     name = str(one.get("sample_id", place))
     sessions = sorted((int(found[1]), key) for key in conversation if (found := _SESSION.fullmatch(key)))
     passages = [
-        Passage(turn["dia_id"], _turn_text(turn), _moment(conversation.get(f"{key}_date_time", "")))
+        Passage(turn["dia_id"], _turn_text(turn), _moment(conversation.get(f"{key}_date_time", "")), key)
         for _, key in sessions
         for turn in conversation[key]
     ]
@@ -148,8 +149,9 @@ def _memorybank(folder: Path, told: Mapping[str, Any] | None) -> Dialogue:
         mine = turns.setdefault(user.strip(), [])
         for day, spoken in known["history"].items():
             for number, turn in enumerate(spoken):
-                mine.append(f"{user.strip()}/{day}#{number}")
-                passages.append(Passage(mine[-1], f"{turn['query']}\n{turn['response']}"))
+                session = f"{user.strip()}/{day}"
+                mine.append(f"{session}#{number}")
+                passages.append(Passage(mine[-1], f"{turn['query']}\n{turn['response']}", session=session))
     lines = [orjson.loads(line) for line in asked.read_text(encoding="utf-8").splitlines() if line.strip()]
     asking = [(user.strip(), texts) for line in lines for user, texts in line.items()]
     questions = [

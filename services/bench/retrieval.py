@@ -1,8 +1,8 @@
 """``refold bench retrieval``: how often the passages that answer a question are among the first k found.
 
 Each passage is put as a card into a scope index of its own dialogue, and questions are ranked by the code that answers
-searches: by keywords alone (BM25), by vectors alone (dense), and by all signals of relevance (fusion). What depends on
-later use of cards (their value, links) says nothing here, since nothing uses them.
+searches: by keywords alone (BM25, all words of the question alike), by vectors alone (dense), and by all that searches
+rank by (fusion). What depends on later use of cards (their value, links) says nothing here, since nothing uses them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def measure(dialogue: Dialogue, embedder: Embedder, advance: Callable[[int], Non
     names = [passage.name for passage in dialogue.passages]
     found = []
     for question in dialogue.questions:
-        vector = embedder.embed([question.text])[0]
+        vector = embedder.embed([question.text], query=True)[0]
         orders = _orders(index, question.text, vector)
         evidence = {numbers[_card(names.index(name))] for name in question.evidence}
         recall = {way: {k: _recall(orders[way][:k], evidence, dialogue) for k in CUTS} for way in WAYS}
@@ -109,7 +109,6 @@ def _row(number: int, passage: Passage) -> dict[str, Any]:
         "superseded_by",
         "agent",
         "user",
-        "session",
         "run",
         "task",
         "attribute",
@@ -118,7 +117,7 @@ def _row(number: int, passage: Passage) -> dict[str, Any]:
     return {
         **dict.fromkeys(texts, ""), **dict.fromkeys(lists), **dict.fromkeys(("value", "uses", "seen", "partition"), 0),
         "card": _card(number), "key": "", "summary": passage.text, "model_summary": "", "status": "active",
-        "as_of": passage.time,
+        "as_of": passage.time, "session": passage.session,
     }  # fmt: skip
 
 

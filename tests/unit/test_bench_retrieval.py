@@ -72,8 +72,8 @@ def test_locomo_names_turns_and_times(tmp_path: Path) -> None:
     data.write_text(json.dumps({"sample_id": "s1", "conversation": conversation, "qa": asked}))
     (dialogue,) = read_dialogues(data, "locomo")
     assert dialogue.passages == [
-        Passage("D2:1", "Ben: bye", "2023-05-08T13:56:00+00:00"),
-        Passage("D10:1", "Ann: hello (shares a picture: a dog)"),
+        Passage("D2:1", "Ben: bye", "2023-05-08T13:56:00+00:00", "session_2"),
+        Passage("D10:1", "Ann: hello (shares a picture: a dog)", session="session_10"),
     ]
     assert dialogue.questions == [Question("who?", frozenset({"D2:1", "D10:1"}), "s1")]
 

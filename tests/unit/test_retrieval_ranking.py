@@ -92,7 +92,7 @@ def test_what_is_told_adds_up_to_the_score() -> None:
     give_vectors(index, {"c1": [1.0, 0.0], "c2": [0.6, 0.8], "c3": [0.0, 1.0]})
     for hit in found(index, "flight to Rome HAT245", np.array([0.6, 0.8], dtype=np.float32), focus="call-9"):
         assert sum(hit.shares.values()) == pytest.approx(hit.score, abs=1e-9)
-        told = {"embedding", "keyword", "values", "focus", "recency", "value", "links", "trigger", "outcome"}
+        told = {"embedding", "keyword", "values", "focus", "session", "recency", "value", "links", "trigger", "outcome"}
         assert told == set(hit.shares)
 
 
