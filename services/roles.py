@@ -14,7 +14,6 @@ from services.apps.projector import run_projector
 from services.apps.reactors import DoorOutlet, run_reactors
 from services.calibrating.calibrator import Calibrator
 from services.calibrating.opening import calibration_of
-from services.calibrating.schedule import Schedule
 from services.composition import Backend, embedding_choice
 from services.embedding.process import ModelProcess
 from services.erasing.eraser import Eraser
@@ -23,6 +22,7 @@ from services.reactors.loop import ReactorLoop
 from services.reactors.reactor import Outside
 from services.reactors.registry import REACTORS
 from services.reactors.watchdog import Watchdog
+from services.schedule import Schedule
 from services.supervisor import Run, Supervisor
 
 

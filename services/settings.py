@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from events.errors import SetupError
 from events.log.address import node_urls
 from projections.task.notes import VERIFY_AGAIN
-from services.calibrating.schedule import Schedule
+from services.schedule import Schedule
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 

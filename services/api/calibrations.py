@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from services.api.deps import BackendDep, OrgDep
 from services.api.reading import now
 from services.calibrating.opening import calibration_of
-from services.calibrating.schedule import Schedule
+from services.schedule import Schedule
 
 router = APIRouter(tags=["beliefs"])
 

@@ -24,6 +24,7 @@ from events.archive.reader import Archive
 from events.clock import now_ms
 from events.database import Database
 from events.errors import Fenced, RefoldError, Transient
+from events.ids import named_id
 from events.keys import members_of, partition_of
 from projections.engine import ownership
 from projections.queries.beliefs import belief_documents, beliefs_of
@@ -31,12 +32,11 @@ from projections.queries.confidence import BeliefRules
 from projections.queries.reviews import scopes_with_beliefs
 from services.calibrating.asking import by_model
 from services.calibrating.review import Review, by_evidence, is_due
-from services.calibrating.schedule import Schedule
 from services.logs import brief
 from services.models.client import Models
 from services.models.failure import ModelFailed
-from services.reactors.derived import named_id
 from services.reactors.partition import Outlet
+from services.schedule import Schedule
 
 NAME = "calibrator"
 PAGE = 200

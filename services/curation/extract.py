@@ -16,7 +16,7 @@ from services.curation.lexicon import ATTRIBUTES, VALUES
 from services.curation.quality import is_own_output, objections
 from services.curation.safety import is_order
 from services.curation.statements import Statement, read
-from services.promotion.wishes import slot_of, statement_of, wishes_of
+from services.wishes.reading import slot_of, statement_of, wishes_of
 
 MOST = 16
 """Proposals from one message, at most."""

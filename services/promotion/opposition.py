@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from events.event import Event
+from events.ids import named_id
 from events.times import instant
 from services.promotion.rulebook import Rulebook
-from services.reactors.derived import named_id
 
 _COPIED = ("type", "source", "time", "org", "agent", "user", "session", "task", "run", "causation", "correlation")
 

@@ -14,7 +14,7 @@ from projections.bounds import digest
 from services.promotion.rulebook import FAILED, SUCCEEDED, Kept, Rulebook, Tried
 from services.promotion.rules import Piece, Rule, memory_id, path_rule, rule_of
 from services.promotion.said import is_safe, shown, wishes_in
-from services.promotion.wishes import Wish, folded, wish_of_ours
+from services.wishes.reading import Wish, folded, wish_of_ours
 
 OWN_WORDS = frozenset(("person", "conversation"))
 """Who brings up a memory in people's own words: what others repeat may be what a rule told them."""

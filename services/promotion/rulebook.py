@@ -20,7 +20,7 @@ from events.types.memory import MemoryAdmitted, MemoryEdited, MemoryProposed
 from events.types.world import FeedbackGiven
 from projections.belief.naming import feedback_belief
 from services.promotion.rules import What, asked_by
-from services.promotion.wishes import opposed
+from services.wishes.reading import opposed
 
 HANDLES = frozenset(
     ("belief.proposed", "belief.verified", "belief.retracted", "memory.proposed", "memory.admitted", "memory.edited",

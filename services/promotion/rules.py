@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from projections.bounds import clip, digest
-from services.promotion.lexicon import STATEMENTS
-from services.promotion.wishes import Wish, statement_of
+from services.wishes.lexicon import STATEMENTS
+from services.wishes.reading import Wish, statement_of
 
 PATH_CHARS = 300
 What = tuple[str, str, bool]

@@ -12,7 +12,7 @@ from projections.cards.prose import sentences
 from projections.cards.secrets import masked_text
 from services.curation.quality import is_own_output
 from services.curation.safety import credential, is_order
-from services.promotion.wishes import Wish, opposed, wish_of_ours, wishes_of
+from services.wishes.reading import Wish, opposed, wish_of_ours, wishes_of
 
 MOST_CHARS = 8_000
 """Of a text that are read: who writes more pastes a document."""

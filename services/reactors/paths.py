@@ -10,11 +10,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from events.ids import named_id
 from events.times import instant
 from services.promotion.pieces import of_path
 from services.promotion.rulebook import FAILED, SUCCEEDED, Rulebook, Tried
 from services.promotion.rules import Rule, path_rule
-from services.reactors.derived import named_id
 from services.reactors.reactor import Reaction
 
 _VERSION_MS = 1_000

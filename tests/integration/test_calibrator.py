@@ -22,9 +22,9 @@ from projections.queries.beliefs import belief_document
 from projections.queries.confidence import DEFAULT_RULES
 from projections.settlements import SETTLEMENTS_PROJECTION
 from services.calibrating.calibrator import Calibration, Calibrator
-from services.calibrating.schedule import Schedule
 from services.models.client import Models
 from services.models.routes import Route, Routes
+from services.schedule import Schedule
 from tests.integration.reactor_lab import PARTITIONS, ArchiveOutlet, put, sqlite_log, stored, wait_for
 from tests.integration.test_curator import scopes
 from tests.model_server import ModelServer, model_server, problem, says

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from projections.queries.confidence import DEFAULT_RULES
 from services.calibrating.review import SAMPLE, by_evidence, is_due
-from services.calibrating.schedule import DAYS, Schedule
+from services.schedule import DAYS, Schedule
 from services.settings import Settings, SetupError
 
 SLOT = datetime(2026, 3, 29, 1, tzinfo=UTC)

@@ -17,14 +17,14 @@ from events.triggers import parse
 from services.curation.extract import proposals_of
 from services.curation.statements import gist
 from services.embedding.use import LightUse
-from services.promotion.lexicon import MENTIONS, POLES, STATEMENTS
 from services.promotion.neighbours import LEAST, may_be_one
 from services.promotion.opposition import oppositions
 from services.promotion.pieces import tools_of
 from services.promotion.rulebook import PROMOTER, Rulebook
 from services.promotion.rules import conduct_id, rule_of
 from services.promotion.said import MOST_CHARS, is_safe, shown, wishes_in
-from services.promotion.wishes import opposed, wishes_of
+from services.wishes.lexicon import MENTIONS, POLES, STATEMENTS
+from services.wishes.reading import opposed, wishes_of
 
 LABELS = Path(__file__).parent.parent / "fixtures" / "conduct_labels.jsonl"
 """Utterances of our own making. ``a`` shaped the rules; ``d`` and ``f`` were each written before anybody looked how

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import regex
 
-from services.promotion import lexicon
+from services.wishes import lexicon
 
 MAX_READ = 300
 """Characters of a clause that is read; a longer one is no wish about conduct."""
