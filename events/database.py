@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.schema import DropSchema
@@ -32,6 +32,8 @@ LOG_NAME = "log"
 
 READERS = 3
 """Snapshots that one store reads side by side."""
+JOURNAL_WAIT_MS = 2_000
+"""How long others are waited for before a write-ahead log is left as it is."""
 POSTGRES_WRITERS = 4
 """Transactions that one PostgreSQL store commits side by side; SQLite takes one writer."""
 
@@ -73,6 +75,13 @@ class Database:
     def read_now(self, work: Work[T]) -> T:
         """``read`` for callers without an event loop; blocks."""
         return self._reader.submit(_in_snapshot, work).result()
+
+    def empty_journal(self) -> bool:
+        """Take what a SQLite file's write-ahead log holds into the file: old versions of pages are gone then. Blocks.
+
+        False while others are at it. There is nothing to do on PostgreSQL.
+        """
+        return self.dialect != "sqlite" or self._writer.submit(_journal_emptied, _nothing).result()
 
     def close(self) -> None:
         """Finish what has begun, drop what has not, close the connections. A closed database is not used again."""
@@ -223,6 +232,18 @@ class _Lane:
             with suppress(*DATABASE_ERRORS):
                 connection.invalidate()
                 connection.close()
+
+
+def _nothing(connection: Connection) -> bool:
+    return False
+
+
+def _journal_emptied(connection: Connection, _work: Work[bool]) -> bool:
+    driver: Any = connection.connection.driver_connection  # a checkpoint is no part of a transaction
+    driver.execute(f"PRAGMA busy_timeout={JOURNAL_WAIT_MS}")
+    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    driver.execute(f"PRAGMA busy_timeout={engines.LOCK_WAIT_S * 1000}")
+    return not busy
 
 
 def _is_lost(connection: Connection) -> bool:

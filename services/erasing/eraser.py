@@ -74,6 +74,8 @@ async def see_through(backend: Backend, erasure: Erasure) -> bool:
         return False
     await backend.db.write(partial(traces.forget_refused, erasure=erasure))
     await traces.forget_vectors(backend.read_models, backend.db, erasure.subject.org)
+    await asyncio.to_thread(traces.empty_journals, backend.stores, backend.db)
+    await traces.rewrite_aof(backend.redis)
     await backend.db.write(partial(erasing.finish, erasure=erasure, now_ms=now_ms()))
     return True
 

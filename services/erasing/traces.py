@@ -7,6 +7,7 @@ archive              ``scope.erased`` is archived in its partition
 Redis                the stream begins with the erasure, or behind it
 a read model         its checkpoints are behind the erasure: its owners have made the keys anew
 an old generation    it is dropped: nobody folds it, and going back to it would bring the words back
+files                SQLite's write-ahead logs are emptied, and Redis rewrites its append-only file, where they can
 refused events       those that hold the subject's name, or a run's, are deleted
 vectors              those of text that stands in no card any more are deleted
 ===================  ===============================================================================================
@@ -15,18 +16,21 @@ vectors              those of text that stands in no card any more are deleted
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 from sqlalchemy import Connection
 
 from events.archive.erasing import Erasure
 from events.archive.refusals import drop_refusals
 from events.archive.subjects import Selection
-from events.database import Database, Stores
+from events.database import Database, Stores, overwriting
 from events.event import START, Position
-from events.log.client import AnyRedis, ask
+from events.log.client import AnyRedis, Cluster, ask
 from events.log.layout import keys_of
+from events.log.redis_errors import redis_errors
 from projections import generations
 from projections.engine import checkpoints, ownership
 from projections.generations import Generation
@@ -101,7 +105,8 @@ def forget_refused(conn: Connection, erasure: Erasure) -> int:
     """Delete the refused events that name the subject, or one of its runs."""
     subject = erasure.subject
     runs = {name for pair in Selection(conn, subject).runs for name in pair}
-    return drop_refusals(conn, subject.org, {subject.name, *runs})
+    with overwriting(conn):
+        return drop_refusals(conn, subject.org, {subject.name, *runs})
 
 
 async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> int:
@@ -124,8 +129,33 @@ async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> int
         count = 0
         for model in models.list_all(conn):
             gone = vectors.hashes_of(conn, org, model.name) - known
-            vectors.drop(conn, org, model.name, gone)
+            with overwriting(conn):
+                vectors.drop(conn, org, model.name, gone)
             count += len(gone)
         return count
 
     return await db.write(forget)
+
+
+def empty_journals(stores: Stores, log: Database) -> None:
+    """Empty the write-ahead logs of SQLite stores, which hold former versions of what was overwritten. Blocking.
+
+    One that others are at just now is emptied by SQLite itself, in time.
+    """
+    names = [one.name for one in log.read_now(generations.list_all) if one.state == "active"]
+    for db in (stores.log(), *(stores.generation(name) for name in names)):
+        try:
+            db.empty_journal()
+        finally:
+            db.close()
+
+
+async def rewrite_aof(redis: AnyRedis) -> None:
+    """Have Redis rewrite its append-only file: until then it holds what was trimmed. Not where the server may not.
+
+    Raises Transient.
+    """
+    with redis_errors():
+        for node in await redis.masters() if isinstance(redis, Cluster) else [redis]:
+            with suppress(ResponseError):  # a rewrite is going on, or a managed server does it by itself
+                await node.bgrewriteaof()

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from events.event import Event, Recorded
 from events.keys import members_of, scope_key, task_key
 from events.types.base import Level
-from events.types.belief import BeliefVerified, ExperienceRecorded
+from events.types.belief import LAST_WORD, BeliefVerified, ExperienceRecorded
 from events.types.memory import (
     MemoryAdmitted,
     MemoryDeleted,
@@ -164,6 +164,8 @@ class Promoter:
 
     async def _tried(self, reaction: Reaction, payload: ExperienceRecorded) -> list[dict[str, Any]]:
         """Whether a run bore out the rules that it was told, in each of their scopes; and how its path went."""
+        if payload.deriver_version == LAST_WORD:
+            return []  # the forgetter's: it says nothing, and withdraws by itself what the run was evidence of
         raws: list[dict[str, Any]] = []
         own, told = reaction.event.key, await injected_of_run(reaction, payload.run)
         at = spoken_at(reaction.event.time, payload.deriver_version, payload.revision)
