@@ -21,6 +21,7 @@ from events.archive.store import Entry
 from events.archive.subjects import ERASURE, Named, Selection, Subject
 from events.bulk import bulk_insert, bulk_insert_new, bulk_select
 from events.database import overwriting
+from events.errors import Poison
 from events.event import START, Event, Position
 from events.keys import task_key
 from events.registry import decode_payload
@@ -86,7 +87,12 @@ def _erasure(conn: Connection, partition: int, position: Position, event: Event)
     verdict = select(event_log.c.verdict).where(
         event_log.c.partition == partition, event_log.c.epoch == position.epoch, event_log.c.n == position.n
     )
-    payload = decode_payload(event) if conn.execute(verdict).scalar() == _EFFECTIVE else None
+    if conn.execute(verdict).scalar() != _EFFECTIVE:
+        return None
+    try:
+        payload = decode_payload(event)
+    except Poison:  # of newer code, say: the log goes on, and whoever knows it asks again
+        return None
     return payload if isinstance(payload, ScopeErased) else None
 
 

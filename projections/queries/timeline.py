@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select, tuple_
 
 from events.archive import queries
+from events.archive.erasing import ERASED
 from events.archive.reader import Archived
 from events.errors import Poison
 from events.event import Event, Position
@@ -60,7 +61,8 @@ def entry(archived: Archived, projection: Projection, discarded: Collection[str]
     """One event in the timeline of its task. ``effect`` as ``effects`` has it.
 
     ``effect`` in the answer is ``applied`` for all but those, ``none`` for types that change no task state (dialogue,
-    unknown ones), ``duplicate_of`` and ``conflict_with`` for what repeats an id, ``discarded`` for what was left out.
+    unknown ones), ``duplicate_of`` and ``conflict_with`` for what repeats an id, ``erased_by`` for what was
+    erased, ``discarded`` for what was left out.
     """
     event = archived.event()
     if archived.verdict != "effective":
@@ -76,7 +78,7 @@ def entry(archived: Archived, projection: Projection, discarded: Collection[str]
         "type": event.type,
         "run": event.run,
         "id": event.id,
-        "what": line_of(event),
+        "what": "erased" if archived.verdict == ERASED else line_of(event),
         "effect": effect or "applied",
         **({} if first is None else {"first": str(first)}),
     }

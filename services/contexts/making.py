@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from events.archive import queries
+from events.archive.erasing import ERASED
 from events.clock import now_ms
 from events.errors import Refused
 from events.event import Position
@@ -110,5 +111,7 @@ def _event(conn: Connection, org: str, key: str, context: str) -> ContextAssembl
         return None
     following = Position(first.position.epoch, first.position.n + 1)
     page = queries.read_key_back(conn, org, key, following, 1)
+    if page and page[0].verdict == ERASED:
+        raise NotTheSame(f"context {context!r:.200} was erased", code="not_the_same")
     payload = page[0].recorded().payload if page else None
     return payload if isinstance(payload, ContextAssembled) else None
