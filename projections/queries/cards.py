@@ -1,4 +1,4 @@
-"""Reads of memory cards: the cards of a task, one card with its uses, and where a value stands."""
+"""Reads of memory cards: the cards of a task, and one card with its uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from events.keys import task_key
 from projections.cards import tables as t
-from projections.cards.flows import places
 from projections.cards.rules import AHEAD, CAUSAL, CHANGE, CONSTRAINT, NOVELTY
-from projections.cards.values import normal
 from projections.queries.rows import Document, is_over, many, one, pick, position
 
 _SHOWN = (
@@ -88,18 +86,6 @@ def key_of(conn: Connection, org: str, card: str) -> str | None:
 
 def _links(use: Document) -> list[dict[str, str]]:
     return [{"value": value, "field": field, "parameter": parameter} for value, field, parameter in use["links"] or ()]
-
-
-def where_value(conn: Connection, org: str, task: str, value: str) -> Document | None:
-    """Which cards of a task brought and last confirmed a value, and how often it was used; None when it is in none.
-
-    ``stood_in``: the fields of tools' results that it stood in.
-    """
-    row = one(conn, t.CARD_VALUES, org, task_key(task), t.CARD_VALUES.c.value == normal(value))
-    if row is None:
-        return None
-    stood = [{"tool": tool, "field": field} for tool, field in places(row.pop("origins"))]
-    return {**row, "stood_in": stood}
 
 
 def why(row: Mapping[str, Any]) -> list[str]:

@@ -52,15 +52,6 @@ def task_session_document(conn: Connection, org: str, task: str) -> Document | N
     return _session(conn, org, key, settling)
 
 
-def degraded_rate(conn: Connection, org: str) -> Document:
-    """How many runs of an org are settled, and how many of those without a model's notes."""
-    c = SETTLEMENTS.c
-    query = select(c.degraded, func.count()).where(c.org == org, c.status == "active").group_by(c.degraded)
-    counts = {bool(degraded): number for degraded, number in conn.execute(query)}
-    total = sum(counts.values())
-    return {"settled": total, "degraded": counts.get(True, 0), "rate": counts.get(True, 0) / total if total else 0.0}
-
-
 def tokens_of_day(conn: Connection, org: str, day: str) -> int:
     """Tokens that the backend's models took of an org on a day of UTC."""
     c = MODEL_DAYS.c

@@ -38,7 +38,7 @@ READS: Mapping[str, tuple[Callable[[Connection], Any], ...]] = {
     "memory_cards": (partial(cards.cards_of_task, org=ORG, task="golden", status=""),),
     "settlements": (
         partial(settlements.session_document, org=ORG, session="s"),
-        partial(settlements.degraded_rate, org=ORG),
+        settlements.settled_by_outcome,
     ),
     "beliefs": (
         partial(beliefs.beliefs_of, org=ORG, scope="agent/counter", now=NOW),

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine
 
+from projections.cards.flows import places
 from projections.memory_cards import MEMORY_CARDS
 from projections.queries import card_graph as graphs
 from projections.queries.card_graph import card_graph
-from projections.queries.cards import card_document, cards_of_task, where_value
+from projections.queries.cards import card_document, cards_of_task
 from tests.unit.card_story import Part, by_event, call, result, said, story
 from tests.unit.fold_runner import Folded, fold
 
@@ -112,9 +113,8 @@ def test_a_card_says_why_it_exists_and_what_it_replaced(stored: Stored) -> None:
     ] * 2
 
 
-def test_a_value_tells_where_it_stood(stored: Stored) -> None:
-    conn = stored(fold(MEMORY_CARDS, story(*JOURNEY)))
-    found = where_value(conn, "default", "t1", "TR-417")
-    assert found is not None
-    assert found["stood_in"] == [{"tool": "search", "field": "trip_id"}, {"tool": "book", "field": ""}]
-    assert found["uses"] == 2
+def test_a_value_tells_where_it_stood() -> None:
+    value = fold(MEMORY_CARDS, story(*JOURNEY)).one("card_values", value="tr-417")
+    first, *later = places(value["origins"])
+    assert first == ("search", "trip_id") and [tool for tool, _ in later] == ["book"]
+    assert value["uses"] == 2
