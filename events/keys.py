@@ -7,7 +7,7 @@ A key names its family, so that a task can never collide with a scope: ``task/<t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, cast, get_args
 
@@ -82,6 +82,16 @@ def members_of(scope: str) -> dict[str, str]:
     """
     level, _, name = scope.partition("/")
     return {level: name} if name else {}
+
+
+def scopes_of(who: Mapping[str, Any]) -> Iterator[str]:
+    """The scopes that somebody with these names (``user``, ``agent``) may see, the nearest first: nobody else's.
+
+    >>> list(scopes_of({"user": "u1", "agent": ""}))
+    ['user/u1', 'org']
+    """
+    yield from (f"{level}/{who[level]}" for level in ("user", "agent") if who.get(level))
+    yield "org"
 
 
 def level_of(payload: Any) -> Level | None:

@@ -15,7 +15,7 @@ from events.archive import queries
 from events.archive.reader import Archived
 from events.errors import Refused
 from events.event import Position
-from events.keys import session_key, task_key
+from events.keys import scopes_of, session_key, task_key
 from projections.cards import tables as cards
 from projections.cards.needs import callings, readings
 from projections.cards.secrets import masked_text
@@ -32,9 +32,10 @@ from projections.queries.policy import learned_of
 from projections.queries.rows import many
 from projections.retrieval.query import CardQuery, Scope
 from services.contexts.readers import BELIEFS, CARDS, SETTLEMENTS, STATE, Reader, Recalled
-from services.contexts.remembering import Remembrance, remember, scopes_of
+from services.contexts.remembering import Remembrance, remember
 from services.contexts.request import ContextRequest
 from services.policies.doubt import doubt
+from services.starts import started_with
 
 RECALLED, RELEVANCE = 5, 0.7
 """Cards of other tasks and memories that a query brings at most, together, and the least relevance of such a card."""
@@ -173,22 +174,6 @@ async def _originals(reader: Reader, request: ContextRequest, sources: Iterable[
         text = await reader.events(task_key(request.task), read)
         found.append(Original(source.card, source.place, text))
     return found
-
-
-def started_with(conn: Connection, org: str, task: str, run: str, upto: Position) -> tuple[str, Any]:
-    """The system prompt and the tools that a run was started with, where they came with their content; else empty."""
-    known: dict[str, Any] = {}
-    for place, of_run, data in queries.read_starts(conn, org, task):
-        if place > upto:
-            break
-        started = orjson.loads(data)
-        told = started.get("tools") or {}
-        if told.get("content") is not None:
-            known[told["digest"]] = told["content"]
-        if of_run == run:
-            content = (started.get("system_prompt") or {}).get("content")
-            return message_text(content) if content else "", known.get(told.get("digest", ""))
-    return "", None
 
 
 def turns_of(conn: Connection, org: str, key: str, run: str, upto: Position) -> list[Turn]:

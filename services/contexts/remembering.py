@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from events.keys import scopes_of
 from projections.context.remembered import PART, Remembered, always_told, remembered
 from projections.queries.memories import memories_of
 from services.contexts.readers import MEMORIES, Named, Reader
@@ -23,12 +24,6 @@ class Remembrance(NamedTuple):
     always: list[Remembered]
     brought: list[Remembered]
     relevant: list[Named]
-
-
-def scopes_of(about: Mapping[str, Any]) -> Iterator[str]:
-    """The scopes that a task may see, by its state: nobody else's."""
-    yield from (f"{level}/{about[level]}" for level in ("user", "agent") if about.get(level))
-    yield "org"
 
 
 async def remember(reader: Reader, request: ContextRequest, about: Mapping[str, Any], now: datetime) -> Remembrance:

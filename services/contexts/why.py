@@ -27,7 +27,7 @@ from sqlalchemy import Connection
 from events.archive import queries
 from events.archive.reader import Archived
 from events.event import START
-from events.keys import task_key
+from events.keys import scopes_of, task_key
 from projections.cards import tables as t
 from projections.context.ranking import rank
 from projections.context.rendering import one_line
@@ -36,7 +36,6 @@ from projections.queries.rows import Document, many, position
 from services.composition import Backend
 from services.contexts.making import Made
 from services.contexts.readers import CARDS, MEMORIES
-from services.contexts.remembering import scopes_of
 from services.contexts.request import ContextRequest
 
 MAX_EVENTS = 200_000

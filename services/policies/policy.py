@@ -10,7 +10,7 @@ from typing import Any
 
 from events.archive import queries
 from events.errors import Refused
-from events.keys import partition_of, task_key
+from events.keys import partition_of, scopes_of, task_key
 from events.tokens import write_token
 from projections.policy.selection import Rule, Selection, select
 from projections.policy.situation import situation
@@ -18,11 +18,10 @@ from projections.policy.text import Told, tell
 from projections.queries import tasks
 from projections.queries.beliefs import without_secrets
 from services.composition import Backend
-from services.contexts.gathering import started_with
-from services.contexts.remembering import scopes_of
 from services.policies import why
 from services.policies.doubt import doubt
 from services.policies.scopes import PolicyScopes
+from services.starts import started_with
 
 DEFAULT_TOKENS, MAX_TOKENS = 1_000, 100_000
 MAX_FIELDS, MAX_CHARS = 64, 100_000
