@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Column, Connection, Double, MetaData, Text, select
 
 from events.archive import queries
+from events.archive.erasing import erase_archived
 from events.archive.schema import metadata as archive_metadata
 from events.archive.store import archive_batch, open_log, watermark
 from events.database import Database, Stores
@@ -146,6 +147,7 @@ class Lab:
                 self._first_epoch(conn, partition, mark)
                 mark = watermark(conn, partition)
                 archive_batch(conn, partition, mark, [(position, each)], received_ms)
+                erase_archived(conn, {partition: [(position, each)]}, received_ms)
                 positions.append(position)
 
         self.log.write_now(work)
