@@ -52,18 +52,29 @@ def get(conn: Connection, name: str) -> Model | None:
     return next((model for model in list_all(conn) if model.name == name), None)
 
 
-def register(conn: Connection, name: str, source: Mapping[str, str], dimension: int) -> Model:
+def is_useful(conn: Connection, name: str) -> bool:
+    """Whether there is a vector of this model: one that gives nothing but zeros, or no numbers, has none."""
+    there = select(vectors.c.hash).where(vectors.c.model == name, vectors.c.dimension != 0).limit(1)
+    return conn.execute(there).first() is not None
+
+
+def register(conn: Connection, name: str, source: Mapping[str, str], dimension: int, *, useful: bool = True) -> Model:
     """Make a model known, or one that was retired ready again. The first one is active at once: there is none better.
 
+    Not before it is ``useful``: one that has given no vector yet stays building, and may be registered again.
     One that gives vectors of another dimension than before is another model by the same name: its old ones go.
     """
     known = get(conn, name)
     if known is not None and known.dimension != dimension:
         forget(conn, name)
         known = None
-    elif known is not None and known.state != "retired":
+    first = useful and active(conn) is None
+    if known is not None and known.state == "building" and first:
+        activate(conn, name)
+        return known._replace(state="active")
+    if known is not None and known.state != "retired":
         return known
-    state = "building" if active(conn) is not None else "active"
+    state = "active" if first else "building"
     text = orjson.dumps(dict(source)).decode()
     if known is not None:
         change = update(embedding_models).where(embedding_models.c.model == name)

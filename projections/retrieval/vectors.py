@@ -33,10 +33,10 @@ def write(conn: Connection, org: str, model: str, hashes: Sequence[str], rows: M
 
     Of a row that is zero or not finite it is kept that the model has nothing to say, so that it is not asked again.
     """
-    usable = _usable(rows)
+    whole = usable(rows)
     stored = rows.astype(_FORMAT, copy=False)
     new = {
-        (model, org, wanted): (int(rows.shape[1]), stored[index].tobytes()) if usable[index] else (0, b"")
+        (model, org, wanted): (int(rows.shape[1]), stored[index].tobytes()) if whole[index] else (0, b"")
         for index, wanted in enumerate(hashes)
     }
     values = [(*key, *kept) for key, kept in sorted(new.items())]
@@ -62,11 +62,12 @@ def read(conn: Connection, org: str, model: str, hashes: Sequence[str]) -> tuple
     found = [wanted for wanted in dict.fromkeys(hashes) if wanted in there]
     matrix = np.frombuffer(b"".join(there[wanted] for wanted in found), dtype=_FORMAT)
     rows = matrix.reshape(len(found), dimension).astype(np.float32, copy=False)
-    usable = _usable(rows)
-    return [one for one, is_usable in zip(found, usable, strict=True) if is_usable], rows[usable]
+    whole = usable(rows)
+    return [one for one, is_whole in zip(found, whole, strict=True) if is_whole], rows[whole]
 
 
-def _usable(rows: Matrix) -> NDArray[np.bool_]:
+def usable(rows: Matrix) -> NDArray[np.bool_]:
+    """Which rows can be compared with anything: neither zero nor of members that are no numbers."""
     return np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
 
 

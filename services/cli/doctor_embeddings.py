@@ -20,6 +20,10 @@ from services.settings import Settings
 
 NAME = "embeddings"
 _LIBRARIES = ("sentence-transformers", "torch")
+_EMPTY = (
+    "{model} gave nothing but zeros, or no numbers, for every text: searches go by words alone, or by "
+    "the model before it. See to what serves it, or set another REFOLD_EMBEDDING_MODEL"
+)
 
 
 def look_at_embeddings(settings: Settings) -> Check:
@@ -30,8 +34,13 @@ def look_at_embeddings(settings: Settings) -> Check:
     how = _how(choice)
     if not how:
         return Check(NAME, "bad", f"{choice.model} needs sentence-transformers, which is not installed", HOW)
-    found = [f"{choice.model}, {how}", *_stored(settings)]
-    return Check(NAME, "ok", "; ".join(found))
+    stored = _stored(settings)
+    told = [line for _, line in stored] or ["no vectors yet"] if stored is not None else []
+    found = "; ".join([f"{choice.model}, {how}", *told])
+    vain = [each.model.name for each, _ in stored or () if each.in_vain]
+    if vain:
+        return Check(NAME, "warning", found, _EMPTY.format(model=" and ".join(vain)))
+    return Check(NAME, "ok", found)
 
 
 def _how(choice: Choice) -> str:
@@ -46,17 +55,17 @@ def _how(choice: Choice) -> str:
     return f"in{where} " + ", ".join(f"{name} {number}" for name in _LIBRARIES if (number := _version(name)))
 
 
-def _stored(settings: Settings) -> list[str]:
-    """A line for each model that has vectors; none where there is no store, or it cannot be asked."""
+def _stored(settings: Settings) -> list[tuple[Stored, str]] | None:
+    """A line for each model that has vectors; None where there is no store, or it cannot be asked."""
     folder = Path(settings.stores_url.removeprefix("sqlite:///"))
     if settings.stores_url.startswith("sqlite") and not folder.exists():
-        return []
+        return None
     stores = Stores(settings.stores_url)
     log = stores.log()
     try:
-        return [_line(each, _left(stores, log, each)) for each in log.read_now(read_stored)] or ["no vectors yet"]
+        return [(each, _line(each, _left(stores, log, each))) for each in log.read_now(read_stored)]
     except (RefoldError, SQLAlchemyError):
-        return []
+        return None
     finally:
         log.close()
 

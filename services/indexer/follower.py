@@ -118,7 +118,8 @@ class Follower:
 
         def keep(conn: Connection) -> bool:
             known = models.get(conn, self.name)
-            models.register(conn, self.name, self._source, loaded.dimension)
+            useful = bool(vectors.usable(rows).any()) or models.is_useful(conn, self.name)
+            models.register(conn, self.name, self._source, loaded.dimension, useful=useful)
             new = vectors.write(conn, org, self.name, list(texts), rows)
             models.count_written(conn, self.name, new)
             return known is not None and known.dimension != loaded.dimension

@@ -69,6 +69,7 @@ class Indexer:
         self._leads = False
         self._not_before_s = 0.0
         self._other_not_before_s = 0.0
+        self._in_vain = -1
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Index until ``stopping``. Raises what it cannot go on with, for the supervisor to show and to begin anew."""
@@ -153,6 +154,11 @@ class Indexer:
 
     async def _switch(self, own: Follower) -> bool:
         """Let searches use the model from now on, if there is anything that it could find."""
+        if own.embedded == self._in_vain or not await self._db.read(partial(models.is_useful, name=own.name)):
+            if own.embedded not in (0, self._in_vain):
+                _log.warning("%s gave no vector of %d texts: searches go on without it", own.name, own.embedded)
+            self._in_vain = own.embedded
+            return False
         done = await self._db.write(partial(models.activate, name=own.name))
         if done:
             _log.info("searches use the embedding model %s from now on", own.name)

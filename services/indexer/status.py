@@ -15,17 +15,31 @@ from services.indexer.passages import waiting
 
 
 class Stored(NamedTuple):
-    """A model with its vectors, and how far it is in each partition."""
+    """A model with its vectors, and how far it is in each partition.
+
+    ``vectors`` counts the texts that it was asked about; ``useful``: of any of them it gave one.
+    """
 
     model: Model
     vectors: int
     reached: dict[int, Reach]
+    useful: bool
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether it was asked, and never gave a vector that can be compared."""
+        return self.vectors > 0 and not self.useful
 
 
 def read_stored(conn: Connection) -> list[Stored]:
     """Every model that has vectors, from the log store: the active one first."""
     return [
-        Stored(model, vectors.count(conn, model.name), models.reached(conn, model.name))
+        Stored(
+            model,
+            vectors.count(conn, model.name),
+            models.reached(conn, model.name),
+            models.is_useful(conn, model.name),
+        )
         for model in models.list_all(conn)
     ]
 

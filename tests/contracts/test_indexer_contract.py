@@ -28,10 +28,12 @@ from projections.rebuilding.rebuild import rebuild
 from projections.rebuilding.verify import verify
 from projections.retrieval import models, vectors
 from projections.retrieval.text import content_hash
+from services.cli.doctor_embeddings import look_at_embeddings
 from services.embedding.choice import Choice
 from services.embedding.process import Died, Loaded
 from services.indexer.indexer import Indexer
 from services.indexer.status import read_stored, read_waiting
+from services.settings import Settings
 from tests.contracts.engine_lab import PARTITIONS, Lab, event
 from tests.coroutines import in_loop
 
@@ -48,6 +50,7 @@ class Letters:
         self.fails = fails
         self.asked: list[str] = []
         self.pause_s = 0.0
+        self.is_silent = False
 
     async def load(self) -> Loaded:
         if self.fails is not None:
@@ -66,7 +69,7 @@ class Letters:
             row /= max(float(np.linalg.norm(row)), 1e-9)
             if "nan" in text:
                 row[0] = np.nan
-            if "zero" in text:
+            if "zero" in text or self.is_silent:
                 row[:] = 0
         return rows
 
@@ -127,6 +130,11 @@ class Desk:
         left = await read_waiting(self.read_models, stored)
         found = {each.model.name: (each.model.state, waiting) for each, waiting in zip(stored, left, strict=True)}
         return found.get(model) == ("active", 0)
+
+    async def is_known(self, model: str, *, texts: int) -> bool:
+        """Whether a model was asked about so many texts."""
+        stored = await self.lab.log.read(read_stored)
+        return any(each.model.name == model and each.vectors == texts for each in stored)
 
     def vectors(self, model: str = "letters", org: str = ORG) -> set[str]:
         return self.lab.log.read_now(partial(vectors.hashes_of, org=org, model=model))
@@ -273,6 +281,38 @@ async def test_what_a_model_has_nothing_to_say_about_is_not_asked_again(desk: De
     await asyncio.to_thread(rebuild, MEMORY_CARDS, desk.lab.stores, desk.lab.log, processes=1)
     await desk.index()
     assert len(desk.models["letters"].asked) == 3
+
+
+@in_loop
+@pytest.mark.parametrize("nothing", ["nan", "zero"])
+async def test_a_model_that_gives_no_vector_at_all_becomes_no_searches_model(desk: Desk, nothing: str) -> None:
+    """C17: though it is the first one, until there is a text that it can tell something of."""
+    desk.publish(f"a {nothing} flight to Moss at 10:40", f"a {nothing} flight to Bergen at 11:55")
+    async with desk.running(desk.indexer("vain")):
+        await until(lambda: desk.is_known("vain", texts=2))
+    (vain,) = desk.lab.log.read_now(read_stored)
+    assert desk.lab.log.read_now(models.active) is None and vain.model.state == "building" and vain.in_vain
+    desk.publish(TEXTS[0])
+    await desk.index("vain")
+    (vain,) = desk.lab.log.read_now(read_stored)
+    assert vain.model.state == "active" and not vain.in_vain
+
+
+@in_loop
+async def test_no_model_gives_way_to_one_that_gives_no_vector(desk: Desk) -> None:
+    """C17."""
+    texts = ("a zero flight to Moss at 10:40", "a flight to Bergen at 11:55")
+    desk.publish(*texts)
+    await desk.index("letters")
+    desk.model(Choice("vain")).is_silent = True
+    async with desk.running(desk.indexer("vain")):
+        await until(lambda: desk.is_known("vain", texts=2))
+        desk.publish("another flight, to Oslo")
+        await until(lambda: desk.is_known("vain", texts=3))
+    states = {each.model.name: (each.model.state, each.in_vain) for each in desk.lab.log.read_now(read_stored)}
+    assert states == {"letters": ("active", False), "vain": ("building", True)}
+    check = look_at_embeddings(Settings(database_url=desk.lab.stores.url))
+    assert (check.state, "vain gave nothing but zeros" in check.advice) == ("warning", True)
 
 
 @in_loop
