@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.client import connected, segment
-from services.cli.errors import USAGE, CliError
-from services.cli.options import AsJson, Data, Limit, Url
+from services.cli.options import AsJson, Data, Limit, OfAgent, OfOrg, OfUser, Url, one_scope
 from services.cli.output import (
     hint,
     one_line,
@@ -24,9 +23,6 @@ from services.cli.read import read_note, second
 BAR = 10
 """Cells of a bar that shows a confidence."""
 STATUSES = ("candidate", "active", "constraint", "retired")
-OfAgent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")]
-OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")]
-OfOrg = Annotated[bool, typer.Option("--org", help="Of the organisation: what neither of the two names.")]
 At = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help="As of this moment, RFC 3339, or the end of this UTC day.")
 ]
@@ -53,7 +49,7 @@ def beliefs(
 
     Or what was learned of a user; with neither, what the organisation has.
     """
-    whose = _whose(agent, user, org)
+    whose = one_scope(user, agent, org)
     with connected(data, url) as client:
         found = list(client.items("/v1/beliefs", limit, status=status or None, at=at, **whose))
         notices = [] if as_json else list(client.items("/v1/notices", limit, at=at, **whose))
@@ -91,7 +87,7 @@ def belief(
 
     `refold events --id ID` shows an event that speaks for or against it, `refold events --run ID` all those of a run.
     """
-    whose, path = _whose(agent, user, org), f"/v1/beliefs/{segment(name)}"
+    whose, path = one_scope(user, agent, org), f"/v1/beliefs/{segment(name)}"
     with connected(data, url) as client:
         found = client.get(path, at=at, **whose)
         if why or limit is not None:
@@ -135,12 +131,6 @@ def _fields(found: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _day(day: dict[str, Any]) -> str:
     return f"{day['day']} {day['supports']}:{day['against']} x {day['weight']:.2f}"
-
-
-def _whose(agent: str | None, user: str | None, org: bool) -> dict[str, str | None]:
-    if sum((agent is not None, user is not None, org)) > 1:
-        raise CliError("give one of --agent, --user and --org: each has beliefs of its own", USAGE)
-    return {"agent": agent, "user": user}
 
 
 def _confidence(confidence: float) -> str:

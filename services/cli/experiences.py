@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.client import connected
-from services.cli.options import AsJson, Data, Limit, Url
+from services.cli.options import AsJson, Data, Limit, OfAgent, OfOrg, OfUser, Url, one_scope
 from services.cli.output import hint, one_line, print_entries, print_lines
 from services.cli.read import second
 
@@ -18,8 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def experiences(
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")] = None,
+    user: OfUser = None,
+    agent: OfAgent = None,
+    org: OfOrg = False,
     query: Annotated[str, typer.Option("--query", "-q", metavar="WORDS", help="Those like this, the best first.")] = "",
     limit: Limit = None,
     data: Data = None,
@@ -28,9 +29,9 @@ def experiences(
 ) -> None:
     """List what became of runs, the latest first.
 
-    Of a user or an agent; or those that are like something.
+    Of a user, an agent or the organisation; or those that are like something.
     """
-    whose = {"user": user, "agent": agent}
+    whose = one_scope(user, agent, org)
     with connected(data, url) as client:
         if query:
             answer = client.get("/v1/experiences/search", q=query, top_k=min(limit or 10, 200), **whose)

@@ -8,14 +8,12 @@ import typer
 
 from services.cli.client import Client, connected, segment
 from services.cli.errors import NO, USAGE, CliError
-from services.cli.options import AsJson, Data, Limit, Url
+from services.cli.options import AsJson, Data, Limit, OfAgent, OfOrg, OfUser, Url, one_scope
 from services.cli.output import hint, one_line, print_entries, print_fields, print_json, print_lines, print_table, say
 from services.cli.read import read_note, second
 
 _KINDS = "Of a user: preference, fact, correction; of an agent: learning, procedure; of the organisation: convention"
 STATES = ("active", "superseded", "invalidated", "expired", "deleted", "any")
-OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")]
-OfAgent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")]
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who says so; shown in the history.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -31,6 +29,7 @@ def register(app: typer.Typer) -> None:
 def memories(
     user: OfUser = None,
     agent: OfAgent = None,
+    org: Annotated[bool, typer.Option("--org", help="Those of the organisation too.")] = False,
     query: Annotated[str, typer.Option("--query", "-q", metavar="WORDS", help="Those that fit, the best first.")] = "",
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="preference, fact, correction, learning ...")] = None,
     tag: Annotated[str | None, typer.Option(metavar="TAG", help="With this tag.")] = None,
@@ -43,16 +42,16 @@ def memories(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is remembered of a user or an agent.
+    """List what is remembered of a user, an agent, or both.
 
     The most important first; with neither, what the organisation remembers.
     """
     if status not in STATES:
         raise CliError(f"--status {status}: it is one of {', '.join(STATES)}", USAGE)
-    whose = {"user": user, "agent": agent}
+    whose = {"user": user, "agent": agent, "org": True if org else None}
     with connected(data, url) as client:
         if proposals:
-            found = list(client.items("/v1/memories/proposals", limit, **whose))
+            found = list(client.items("/v1/memories/proposals", limit, **one_scope(user, agent, org)))
         elif query:
             found = client.get("/v1/memories/search", q=query, top_k=min(limit or 20, 200), **whose)["items"]
         else:
@@ -148,7 +147,10 @@ def remember(
     content: Annotated[str, typer.Argument(metavar="WORDS", help="What to remember.")],
     user: OfUser = None,
     agent: OfAgent = None,
-    kind: Annotated[str, typer.Option(metavar="KIND", help=f"{_KINDS}.")] = "fact",
+    org: OfOrg = False,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help=f"{_KINDS}. Default: fact, with --org convention.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")] = None,
     ttl: Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="How long it holds.")] = None,
     verbatim: Annotated[bool, typer.Option("--verbatim", help="Keep it as it is; only secrets are refused.")] = False,
@@ -161,7 +163,8 @@ def remember(
 
     Says what became of it, and ends with 1 when it did not enter.
     """
-    named = {"user": user, "agent": agent, "ttl_s": ttl, "id": key or None}
+    named = {**one_scope(user, agent, org), "ttl_s": ttl, "id": key or None}
+    kind = kind or ("convention" if org else "fact")
     body = {"content": content, "kind": kind, "tags": tag or [], "infer": not verbatim}
     with connected(data, url) as client:
         given = {name: value for name, value in named.items() if value is not None}
@@ -183,6 +186,7 @@ def remember(
 def forget(
     user: OfUser = None,
     agent: OfAgent = None,
+    org: OfOrg = False,
     below: Annotated[float, typer.Option("--below", metavar="N", min=0, max=1, help="Importance, 0 to 1.")] = 0.0,
     everything: Annotated[bool, typer.Option("--everything", help="Delete all of theirs, for good.")] = False,
     do: Annotated[bool, typer.Option("--do", help="Really: without it, only shows what would be forgotten.")] = False,
@@ -194,9 +198,10 @@ def forget(
 ) -> None:
     """Invalidate memories that have expired or faded.
 
-    They can be restored. Or delete everything of a user or an agent, for good.
+    They can be restored; with neither --user nor --agent, those of the organisation.
+    Or delete everything of a user or an agent, for good.
     """
-    whose = {name: value for name, value in (("user", user), ("agent", agent)) if value}
+    whose = {name: value for name, value in one_scope(user, agent, org).items() if value}
     with connected(data, url) as client:
         if everything:
             if not whose:

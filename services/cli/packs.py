@@ -14,14 +14,11 @@ import typer
 
 from services.cli.client import Client, connected
 from services.cli.errors import UNREACHABLE, USAGE, CliError
-from services.cli.options import AsJson, Data, Limit, Url
+from services.cli.options import AsJson, Data, Limit, OfAgent, OfOrg, OfUser, Url
 from services.cli.output import hint, print_json, print_lines, print_table, progress, say
 from services.cli.read import second
 
 packs = typer.Typer(no_args_is_help=True)
-OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")]
-OfAgent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Of this agent.")]
-OfOrg = Annotated[bool, typer.Option("--org", help="Of the organisation.")]
 
 
 def register(app: typer.Typer) -> None:

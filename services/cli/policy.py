@@ -45,7 +45,9 @@ def policy(
     field: Annotated[
         list[str] | None, typer.Option("--field", metavar="NAME=VALUE", help="Another field of the context.")
     ] = None,
-    tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Most tokens of the text.")] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--max-tokens", "--tokens", metavar="N", min=1, help="Most tokens of the text.")
+    ] = None,
     why: Annotated[
         str | None, typer.Option(metavar="BELIEF", help="Instead of the text: why this belief is told here, or not.")
     ] = None,

@@ -29,7 +29,7 @@ def search(
     status: Annotated[str, typer.Option(metavar="STATUS", help="Of this status; any for all.")] = "active",
     as_of: Annotated[str, typer.Option("--as-of", metavar="TIME", help="As it stood at this moment.")] = "",
     focus: Annotated[str, typer.Option(metavar="ID|WORDS", help="The decision that this is for.")] = "",
-    top_k: Annotated[int, typer.Option("--top-k", metavar="N", min=1, help="At most so many.")] = 10,
+    top_k: Annotated[int, typer.Option("--limit", "--top-k", metavar="N", min=1, help="At most so many.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each signal adds to the score.")] = False,
     data: Data = None,
     url: Url = None,

@@ -186,6 +186,11 @@ def test_the_commands(instance: Instance) -> None:
     done = instance.refold("remember", "I prefer aisle seats", "--user", user, "--kind", "preference", "--json")
     assert done.returncode == 0, done.stderr
     name = json.loads(done.stdout)["memory"]
+    ours = instance.refold("remember", "Deploys happen on Tuesdays.", "--org", "--json")
+    assert json.loads(ours.stdout)["status"] == "admitted", ours
+    said = [json.loads(line)["content"] for line in instance.refold("memories", "--json").stdout.splitlines()]
+    both = instance.refold("memories", "--user", user, "--org", "--json").stdout.splitlines()
+    assert "Deploys happen on Tuesdays." in said and len(both) == len(said) + 1
     refused = instance.refold("remember", "ok thanks", "--user", user)
     assert (refused.returncode, b"low_signal" in refused.stdout + refused.stderr) == (1, True)
     assert json.loads(instance.refold("memories", "--user", user, "--json").stdout)["memory"] == name
