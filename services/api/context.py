@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from events.errors import RefoldError
 from projections.context.assembly import DEFAULT_TOKENS, PARTS
 from services.api.body import read_body
 from services.api.deps import BackendDep, ComparisonDep, OrgDep
 from services.api.problems import Problem
+from services.api.recording import record
 from services.api.search import SearcherDep
-from services.composition import Backend
 from services.contexts.making import Made, make, make_again
 from services.contexts.request import ContextRequest, task_of
 from services.contexts.why import explain
 
 router = APIRouter(tags=["context"])
-_log = logging.getLogger("refold.api")
 
 
 class ContextBody(BaseModel):
@@ -68,7 +65,7 @@ async def assemble(
         focus=body.focus, originals=tuple(body.originals),
     )  # fmt: skip
     made = await make(backend, searcher, comparison, org, wanted, body.after)
-    later.add_task(_record, backend, org, made)
+    later.add_task(record, backend, org, f"context {made.context}", made.events, "context")
     answer = {**_document(made), "read": made.notes}
     return {**answer, "why": await explain(backend, org, wanted, made, body.why)} if body.why else answer
 
@@ -124,15 +121,3 @@ def _document(made: Made) -> dict[str, Any]:
         "now": made.now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "digest": whole.digest,
     }
-
-
-async def _record(backend: Backend, org: str, made: Made) -> None:
-    """The record of a context. One that fails is told in the log: the context has been answered."""
-    try:
-        outcomes = await backend.publisher.publish(made.events, org=org, source="context")
-    except RefoldError as error:
-        _log.warning("context %s was not recorded: %s", made.context, error)
-        return
-    for outcome in outcomes:
-        if outcome.status not in ("stored", "duplicate"):
-            _log.warning("context %s was not recorded: %s", made.context, outcome.message)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 
 from services.api.deps import After, BackendDep, OrgDep
 from services.api.reading import now
+from services.api.recording import record
+from services.contexts.request import new_id
 from services.policies.policy import DEFAULT_TOKENS, PolicyRequest, policy
+from services.policies.records import told_event
 from services.policies.scopes import PolicyScopes
 
 router = APIRouter(tags=["beliefs"])
@@ -31,6 +34,7 @@ async def show(
     backend: BackendDep,
     scopes: ScopesDep,
     org: OrgDep,
+    later: BackgroundTasks,
     agent: Annotated[str, Query(description="Beliefs of this agent")] = "",
     user: Annotated[str, Query(description="Beliefs of this user")] = "",
     task: Annotated[str, Query(description="A task: it tells its user, agent, goal, mode, step and tools")] = "",
@@ -45,11 +49,18 @@ async def show(
 ) -> dict[str, Any]:
     """The beliefs to tell for a context, the user's own standing preferences first; what to confirm first stands apart.
 
-    Any other parameter is a field of the context, for triggers that ask for it.
+    Any other parameter is a field of the context, for triggers that ask for it. What rules a task was told is recorded
+    after the answer, as it is of a context.
     """
     fields = fields_of(request)
     wanted = PolicyRequest(agent=agent, user=user, task=task, fields=fields, tokens=tokens, why=why)
-    return await policy(backend, scopes, org, wanted, now(), after)
+    moment = now()
+    answer = await policy(backend, scopes, org, wanted, moment, after)
+    if task and not why:
+        name = new_id(task, int(moment.timestamp() * 1000))
+        if event := told_event(name, task, answer, moment):
+            later.add_task(record, backend, org, f"policy {name}", [event], "policy")
+    return answer
 
 
 def fields_of(request: Request) -> dict[str, Any]:

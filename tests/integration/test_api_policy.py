@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
+import orjson
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -187,6 +189,16 @@ def test_the_sdk_asks_for_a_policy_and_a_run_for_that_of_its_task(instance: Inst
         assert names(client.policy(agent=agent, after=token, path="x", goal="the order")) == []
         with client.run("an order", agent=agent, user=user) as run:
             assert names(run.policy(path="a")) == ["b1"] and run.policy(path="a", tokens=2)["cut"]["rules"] == 1
+            assert run.policy(path="c")["rules"] == []
+    # what was told is recorded, once for each time, so that what happens next counts for it or against it
+    (told,) = until(lambda: recorded(instance, run.task))
+    assert told["data"]["policy"] == [[f"agent/{agent}", "b1"]] and told["task"] == run.task
+
+
+def recorded(instance: Instance, task: str) -> list[dict[str, Any]]:
+    """Records of what a task was told."""
+    lines = instance.http.get(f"/v1/tasks/{quote(task, safe='')}/export").text.splitlines()
+    return [one for one in map(orjson.loads, lines) if one.get("type") == "context.assembled"]
 
 
 @in_loop
