@@ -206,6 +206,13 @@ def _words(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
+def erased(wrote: list[str]) -> None:
+    """Counting changes nothing; erasing ends when nothing is left, and is recorded."""
+    assert "Nothing was changed" in wrote[2] and "decision.made" in wrote[2]
+    assert "the privacy desk" in wrote[3] and "done" in wrote[3]
+    assert "unequal" not in wrote[4] and "equal" in wrote[4]
+
+
 COMES_TRUE = {
     "resume": resumed,
     "projection": projected,
@@ -216,6 +223,7 @@ COMES_TRUE = {
     "beliefs": believed,
     "cards": remembered,
     "settlement": settled,
+    "erasure": erased,
 }
 """What a page says of what its blocks write."""
 

@@ -30,7 +30,7 @@ OWN = Subject("default", "user", "u1")
 
 def whole(lab: Lab) -> list[Archived]:
     """The archive, whatever the verdict."""
-    return [a for p in range(PARTITIONS) for a in lab.log.read_now(lambda c, p=p: queries.read_log(c, p, START, 9999))]
+    return lab.log.read_now(lambda c: [a for p in range(PARTITIONS) for a in queries.read_log(c, p, START, 9999)])
 
 
 def verdicts(lab: Lab) -> dict[str, str]:

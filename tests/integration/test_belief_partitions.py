@@ -72,7 +72,7 @@ def test_the_same_runs_imported_into_logs_of_other_partitions(tmp_path: Path) ->
     found = []
     for partitions in (1, 3, 8):
         with running_instance(tmp_path / str(partitions), REFOLD_PARTITIONS=str(partitions)) as instance:
-            found.append((learned(instance), erased(instance, partitions)))
+            found.append((learned(instance), erased(instance)))
     before, after = found[0]
     assert len(before["evidence"]) > len(after["evidence"]) > 0
     assert found[0] == found[1] == found[2]
@@ -113,14 +113,11 @@ def evidence_of_rules(instance: Instance) -> list[tuple[str, int]]:
     return sorted((row["kind"], row["evidence"]) for row in rows if row["belief"].startswith("rule/"))
 
 
-def erased(instance: Instance, partitions: int) -> dict[str, Any]:
+def erased(instance: Instance) -> dict[str, Any]:
     """Erase a user, and the rows of beliefs once nothing counts that came of that user's runs; they verify, too."""
     gone = {f"r{n}" for n in range(RUNS) if n % 4 == 1}
-    raws = []
-    for partition in range(partitions):
-        data = {"level": "user", "subject": "u1", "partition": partition}
-        raws.append({"id": f"erase-{partition}", "type": "scope.erased", "time": "2026-03-01T10:00:00Z", "data": data})
-    assert instance.http.post("/v1/events", json=raws).status_code == 200
+    asked = instance.http.post("/v1/erasures", json={"level": "user", "subject": "u1"})
+    assert asked.status_code == 202, asked.text
 
     def forgotten() -> bool:
         counted = {one["source"].removeprefix("run/") for one in rows_of(instance)["evidence"] if one["counts"]}
