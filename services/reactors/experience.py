@@ -38,7 +38,7 @@ from services.reactors.causes import LOOKED_AT, context_of, names_in, pattern_of
 from services.reactors.evidence import clip
 from services.reactors.trajectory import Call, Plan, Step, Trajectory
 
-DERIVER_VERSION = 2
+DERIVER_VERSION = 3
 """Raise it when labels change: every run is derived again, and the fold keeps the highest version of each."""
 
 CAUSE_CHARS = 160
@@ -156,9 +156,13 @@ class Hindsight:
 
     @cached_property
     def _fatal(self) -> Call | None:
-        """The call that the run failed with: the last that was answered, when it failed."""
+        """The call that the run failed with: the last that was answered, when it failed. A run that can be resumed has
+        failed with it where its error ended the run.
+        """
         last = next((call for call in reversed(self.run.calls.values()) if call.state != "open"), None)
-        return last if last is not None and last.state == "failed" and self.outcome == "failed" else None
+        if last is None or last.state != "failed":
+            return None
+        return last if self.outcome == "failed" or self.run.ended_by(last) else None
 
     @cached_property
     def _is_tools_fault(self) -> bool:

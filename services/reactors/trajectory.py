@@ -28,6 +28,12 @@ from events.types.world import (
 INTERRUPTING = frozenset(("interrupt", "timeout", "budget_exhausted", "lost", "panic_stop"))
 """Termination reasons that leave a run unfinished (DESIGN 3)."""
 
+BY_ERROR = frozenset(("timeout", "panic_stop"))
+"""Those that tell that an error ended it, which may be that of a call."""
+
+MAX_DETAIL = 2_000
+"""Characters of an error that the SDK tells when a run ends."""
+
 _EXIT_CODES = ("exit_code", "returncode", "exit_status")
 
 
@@ -130,6 +136,16 @@ class Trajectory:
     def open_steps(self) -> list[Step]:
         """Planned or started steps that came to no end."""
         return [step for step in self.steps.values() if step.state in ("planned", "in_progress", "failed")]
+
+    def ended_by(self, call: Call) -> bool:
+        """Whether the run ended by the very error that a call failed with.
+
+        Nobody stopped such a run: it did not get over the failure, though it can be resumed.
+        """
+        if self.ending is None or self.ending.payload.reason not in BY_ERROR:
+            return False
+        detail = self.ending.payload.detail
+        return bool(detail) and call.state == "failed" and detail == call.error[:MAX_DETAIL]
 
     def outcome(self) -> Outcome:
         """What became of the run, by the table of DESIGN 3; an outcome that its ending names wins."""

@@ -273,6 +273,29 @@ def test_secrets_enter_no_pattern() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "detail", "label"),
+    [
+        ("timeout", "TimeoutError: 504", "fatal_failure"),
+        ("panic_stop", "TimeoutError: 504", "fatal_failure"),
+        ("error_streak", "whatever", "fatal_failure"),
+        ("timeout", "TimeoutError: the whole run took too long", "recoverable_failure"),
+        ("timeout", "", "recoverable_failure"),
+        ("interrupt", "TimeoutError: 504", "recoverable_failure"),
+        ("lost", "TimeoutError: 504", "recoverable_failure"),
+    ],
+)
+def test_a_call_whose_error_ends_its_run_failed_fatally(reason: str, detail: str, label: str) -> None:
+    """A tool that times out fails; only who stops a run, or the process with it, interrupts it."""
+    look = seen(*call("pay", error="TimeoutError: 504"), ended(reason, detail=detail))
+    assert [node.label for node in look.nodes if node.kind == "call"] == [label]
+    assert bool(look.fatal) == (label == "fatal_failure")
+    assert (look.outcome, look.path_label) == (("failed", look.path_label) if reason == "error_streak" else (
+        "interrupted", "unfinished"))  # fmt: skip
+    got_over = seen(*call("pay", error="TimeoutError: 504"), *call("pay"), ended(reason, detail=detail))
+    assert got_over.fatal == []
+
+
+@pytest.mark.parametrize(
     ("goal", "same", "other"),
     [
         ("Refund order 5512 for Ana", "refund order 17 for Bo", "Cancel order 5512 for Ana"),
