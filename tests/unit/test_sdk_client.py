@@ -18,6 +18,7 @@ import pytest
 from refold import Conflict, NoCheckpoint, Policy, Refold, Refused, Resume, Unavailable, UncertainEffect, Wait
 from refold.address import DEFAULT_URL, find
 
+from services.reactors.trajectory import MAX_DETAIL
 from tests.sdk_backend import FakeBackend
 
 QUICK = Policy(backoff_s=0.02, backoff_max_s=0.05)
@@ -108,6 +109,14 @@ def test_failures_in_a_row_are_an_error_streak(backend: FakeBackend, client: Ref
         fail_three_times()
     assert backend.data("run.terminated")[-1]["reason"] == "error_streak"
     assert [data["error"] for data in backend.data("tool.failed")] == ["OSError: no"] * 3
+
+
+def test_a_run_that_ends_by_the_error_of_a_call_says_so_in_the_same_words(backend: FakeBackend, client: Refold) -> None:
+    """By which hindsight knows it: what ended by a call's failure failed, where what was stopped did not."""
+    with pytest.raises(TimeoutError), client.run("g") as run, run.tool("pay"):
+        raise TimeoutError("504 " + "x" * 3_000)
+    (failed,), (ended,) = backend.data("tool.failed"), backend.data("run.terminated")
+    assert ended["detail"] == failed["error"][:MAX_DETAIL] and ended["reason"] == "timeout"
 
 
 def test_an_interrupted_step_neither_completes_nor_fails(backend: FakeBackend, client: Refold) -> None:
