@@ -17,11 +17,14 @@ from uuid import uuid4
 
 import httpx
 
+from tests import warm
 from tests.redis_cluster import redis_cluster
 from tests.servers import own_postgres
+from tests.warm import WarmProcess
 
 ROOT = Path(__file__).parents[1]
-REFOLD = (sys.executable, "-m", "services.cli.main")
+PROGRAM = "services.cli.main"
+REFOLD = (sys.executable, "-m", PROGRAM)
 READY_S = 60.0
 SETTLE_S = 60.0
 NO_MODEL = {"REFOLD_EMBEDDING_FORM": "light", "REFOLD_EMBEDDING_MODEL": "none"}
@@ -40,12 +43,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def refold(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[bytes]:
-    """Run one command to its end."""
+    """Run one command to its end, without what its imports take: see ``tests.warm``."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
     env = environment(PYTHONPATH=path, **environ)
-    return subprocess.run(
-        [*REFOLD, *arguments], input=stdin, capture_output=True, env=env, cwd=cwd, timeout=100, check=False
-    )
+    return warm.run(PROGRAM, *arguments, stdin=stdin, environ=env, cwd=cwd, timeout_s=100)
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Instance:
 
     data: Path
     url: str
-    process: subprocess.Popen[bytes]
+    process: WarmProcess
     http: httpx.Client
     stores: dict[str, str] = field(default_factory=dict)
 
@@ -114,10 +115,7 @@ def _stores() -> Iterator[dict[str, str]]:
 @contextmanager
 def _running(data: Path, environ: dict[str, str]) -> Iterator[Instance]:
     log = (data.parent / f"{data.name}.log").open("wb")
-    process = subprocess.Popen(
-        [*REFOLD, "up", "--data", str(data), "--http", "0"],
-        stdout=subprocess.PIPE, stderr=log, env=environment(**environ), cwd=ROOT,
-    )  # fmt: skip
+    process = WarmProcess(PROGRAM, "up", "--data", str(data), "--http", "0", environ=environment(**environ), stderr=log)
     try:
         assert process.stdout is not None
         line = process.stdout.readline().decode()

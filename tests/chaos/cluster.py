@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,6 +23,7 @@ from services.settings import Settings
 from tests.instance import NO_MODEL, WITH_MODEL
 from tests.redis_cluster import AnyServer
 from tests.servers import redis_server
+from tests.warm import WarmProcess
 
 LEASE_S = 1.0
 PATIENCE_S = 120.0
@@ -42,15 +41,14 @@ class Role:
     role: str
     environ: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
+    process: WarmProcess | None = None
     born: float = 0.0
 
     def start(self) -> None:
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "services.worker", "--roles", self.role],
-                env=self.environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+            self.process = WarmProcess(
+                "services.worker", "--roles", self.role, environ=self.environ, stdout=output, stderr=output
+            )
         self.born = time.monotonic()
 
     def send(self, what: signal.Signals) -> None:
