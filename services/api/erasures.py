@@ -54,7 +54,9 @@ async def erase(
         found = await backend.db.read(partial(erasing.count, subject=subject, partitions=backend.partitions))
         return {**_named(subject), "dry_run": True, **found._asdict()}
     erasure = body.id or uuid4().hex
-    await ask(backend.publisher, events_of(subject, erasure, body.by, backend.partitions))
+    begun = await backend.db.read(partial(erasing.read_erasures, org=org, erasure=erasure))
+    by = begun[0].by if begun and begun[0].subject == subject else body.by  # who completes it has not asked for it
+    await ask(backend.publisher, events_of(subject, erasure, by, backend.partitions))
     response.headers["location"] = f"/v1/erasures/{erasure}"
     return await _shown(backend, org, erasure)
 
