@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from projections.context.assembly import DEFAULT_TOKENS, PARTS
 from services.api.body import read_body
 from services.api.deps import BackendDep, ComparisonDep, OrgDep
+from services.api.policy import PoliciesDep
 from services.api.problems import Problem
 from services.api.recording import record
 from services.api.search import SearcherDep
@@ -56,6 +57,7 @@ async def assemble(
     backend: BackendDep,
     searcher: SearcherDep,
     comparison: ComparisonDep,
+    policies: PoliciesDep,
     org: OrgDep,
     later: BackgroundTasks,
 ) -> dict[str, Any]:
@@ -64,7 +66,7 @@ async def assemble(
         task=body.task, query=body.query, max_tokens=body.max_tokens, parts=tuple(body.parts), mode=body.mode,
         focus=body.focus, originals=tuple(body.originals),
     )  # fmt: skip
-    made = await make(backend, searcher, comparison, org, wanted, body.after)
+    made = await make(backend, searcher, comparison, policies, org, wanted, body.after)
     later.add_task(record, backend, org, f"context {made.context}", made.events, "context")
     answer = {**_document(made), "read": made.notes}
     return {**answer, "why": await explain(backend, org, wanted, made, body.why)} if body.why else answer
@@ -75,6 +77,7 @@ async def assemble_for(
     backend: BackendDep,
     searcher: SearcherDep,
     comparison: ComparisonDep,
+    policies: PoliciesDep,
     org: OrgDep,
     later: BackgroundTasks,
     task: str,
@@ -90,7 +93,7 @@ async def assemble_for(
         task=task, query=query, max_tokens=max_tokens, parts=_names(parts), mode=mode, focus=focus,
         originals=_names(originals),
     )  # fmt: skip
-    return await assemble(body, backend, searcher, comparison, org, later)
+    return await assemble(body, backend, searcher, comparison, policies, org, later)
 
 
 def _names(text: str) -> list[str]:

@@ -21,18 +21,18 @@ LISTS = ("tools", "tags")
 _OWN = ("agent", "user", "task", "tokens", "why", "after")
 
 
-async def _scopes(request: Request) -> PolicyScopes:
+async def _policies(request: Request) -> PolicyScopes:
     return cast(PolicyScopes, request.app.state.policies)
 
 
-ScopesDep = Annotated[PolicyScopes, Depends(_scopes)]
+PoliciesDep = Annotated[PolicyScopes, Depends(_policies)]
 
 
 @router.get("/v1/policy")
 async def show(
     request: Request,
     backend: BackendDep,
-    scopes: ScopesDep,
+    scopes: PoliciesDep,
     org: OrgDep,
     later: BackgroundTasks,
     agent: Annotated[str, Query(description="Beliefs of this agent")] = "",

@@ -28,10 +28,9 @@ from projections.policy.selection import NOTHING, Selection, select
 from projections.policy.situation import situation
 from projections.queries import settlements, tasks
 from projections.queries.card_sources import Flows, read_needs, read_sources, source_of
-from projections.queries.policy import learned_of
 from projections.queries.rows import many
 from projections.retrieval.query import CardQuery, Scope
-from services.contexts.readers import BELIEFS, CARDS, SETTLEMENTS, STATE, Reader, Recalled
+from services.contexts.readers import CARDS, SETTLEMENTS, STATE, Reader, Recalled
 from services.contexts.remembering import Remembrance, remember
 from services.contexts.request import ContextRequest
 from services.policies.doubt import doubt
@@ -122,10 +121,7 @@ async def _policy(
     """What the user, the agent and the org have learned that holds in this context."""
     if "policy" not in request.parts:
         return NOTHING
-    scopes = [
-        await reader.read(BELIEFS, scope, partial(learned_of, org=reader.org, scope=scope, now=now, rules=reader.rules))
-        for scope in scopes_of(about)
-    ]
+    scopes = await reader.learned(list(scopes_of(about)), now)
     context = situation(about, tools, mode=request.mode, query=" ".join((request.query, request.focus)).strip())
     return await asyncio.to_thread(select, scopes, context, doubt=doubt)
 

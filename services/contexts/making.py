@@ -26,6 +26,7 @@ from services.contexts.readers import LiveReader, PastReader
 from services.contexts.records import Record, raw_event, recalls, record_of
 from services.contexts.request import ContextRequest, new_id
 from services.embedding.comparing import Comparison
+from services.policies.scopes import PolicyScopes
 from services.searching.search import Searcher
 
 
@@ -46,7 +47,13 @@ class NotTheSame(Refused):
 
 
 async def make(
-    backend: Backend, searcher: Searcher, comparison: Comparison, org: str, request: ContextRequest, after: str = ""
+    backend: Backend,
+    searcher: Searcher,
+    comparison: Comparison,
+    policies: PolicyScopes,
+    org: str,
+    request: ContextRequest,
+    after: str = "",
 ) -> Made:
     """A context of now. ``after``: a position token that it must have seen; else all of the task that is durable.
 
@@ -54,7 +61,7 @@ async def make(
     """
     now = datetime.fromtimestamp(now_ms() / 1000, UTC)
     newest = after or await _newest(backend, org, task_key(request.task))
-    reader = LiveReader(backend, searcher, comparison, org, newest)
+    reader = LiveReader(backend, searcher, comparison, policies, org, newest)
     gathered = await gather(reader, request, now)
     if gathered.material.state is None and not gathered.material.sources:
         raise Refused(f"no_checkpoint: nothing saved for task {request.task!r}", code="no_checkpoint", field="task")

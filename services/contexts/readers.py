@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,18 +22,20 @@ from events.keys import partition_of
 from events.tokens import read_token, write_token
 from projections.engine.past import fold_past, in_memory
 from projections.engine.store import read_letters
+from projections.policy.selection import Learned
 from projections.queries.card_sources import Flows, read_flows
-from projections.queries.confidence import BeliefRules
+from projections.queries.policy import learned_of
 from projections.retrieval.query import CardQuery
 from services.composition import Backend
 from services.contexts.relevance import relevant
 from services.curation.statements import gist
 from services.embedding.comparing import MOST_COMPARED, Comparison
+from services.policies.scopes import BELIEFS, PolicyScopes, judged_at
 from services.searching.search import Searcher
 
 T = TypeVar("T")
 
-CARDS, STATE, SETTLEMENTS, BELIEFS = "memory_cards", "task_state", "settlements", "beliefs"
+CARDS, STATE, SETTLEMENTS = "memory_cards", "task_state", "settlements"
 MEMORIES = "memories"
 LOG = "log"
 
@@ -57,7 +60,6 @@ class Reader(Protocol):
 
     org: str
     positions: dict[str, str]
-    rules: BeliefRules
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
         """``work`` on a read model that holds the key."""
@@ -69,6 +71,10 @@ class Reader(Protocol):
 
     def flows(self, conn: Connection, agent: str) -> Flows:
         """What was learned of an agent's tools; ``conn`` is one to the cards, within a read."""
+        ...
+
+    async def learned(self, scopes: Sequence[str], now: datetime) -> list[Learned]:
+        """What scopes have learned, for the moment that beliefs are read for (``judged_at``)."""
         ...
 
     async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
@@ -86,14 +92,22 @@ class LiveReader:
     Of memories they hold besides what is durable of their scope: one that does not hold any more is not told.
     """
 
-    def __init__(self, backend: Backend, searcher: Searcher, comparison: Comparison, org: str, after: str = "") -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        searcher: Searcher,
+        comparison: Comparison,
+        policies: PolicyScopes,
+        org: str,
+        after: str = "",
+    ) -> None:
         self.org = org
-        self.rules = backend.belief_rules
         self.positions: dict[str, str] = {}
         self.notes: dict[str, bool] = {"reached": True, "stale": False}
         self._backend = backend
         self._searcher = searcher
         self._comparison = comparison
+        self._policies = policies
         self._after = after
 
     async def read(self, model: str, key: str, work: Callable[[Connection], T]) -> T:
@@ -125,6 +139,15 @@ class LiveReader:
         """``Reader.flows``."""
         return read_flows(conn, self.org, agent)
 
+    async def learned(self, scopes: Sequence[str], now: datetime) -> list[Learned]:
+        """``Reader.learned``, as this process keeps it."""
+        found = await self._policies.learned(self.org, scopes, now, self._after or None)
+        for scope, position in zip(scopes, found.positions, strict=True):
+            self.positions.setdefault(f"{BELIEFS}/{scope}", _written(position))
+        self.notes["reached"] &= found.note["reached"]
+        self.notes["stale"] |= found.note["stale"]
+        return found.scopes
+
     async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
         """``Reader.recall``."""
         found = await self._searcher.search(query)
@@ -155,7 +178,6 @@ class PastReader:
         brought: Sequence[Named],
     ) -> None:
         self.org = org
-        self.rules = backend.belief_rules
         self.positions = dict(positions)
         self._backend = backend
         self._flows = flows
@@ -186,6 +208,14 @@ class PastReader:
     def flows(self, conn: Connection, agent: str) -> Flows:
         """``Reader.flows``: as recorded."""
         return self._flows
+
+    async def learned(self, scopes: Sequence[str], now: datetime) -> list[Learned]:
+        """``Reader.learned``."""
+        moment, rules = judged_at(now), self._backend.belief_rules
+        return [
+            await self.read(BELIEFS, scope, partial(learned_of, org=self.org, scope=scope, now=moment, rules=rules))
+            for scope in scopes
+        ]
 
     async def recall(self, query: CardQuery, task: str) -> list[Recalled]:
         """``Reader.recall``: as recorded."""

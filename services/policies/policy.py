@@ -20,7 +20,7 @@ from projections.queries.beliefs import without_secrets
 from services.composition import Backend
 from services.policies import why
 from services.policies.doubt import doubt
-from services.policies.scopes import PolicyScopes
+from services.policies.scopes import PolicyScopes, judged_at
 from services.starts import started_with
 
 DEFAULT_TOKENS, MAX_TOKENS = 1_000, 100_000
@@ -76,7 +76,7 @@ async def policy(
     if request.why:
         verdict = why.of_held(request.why, found.scopes, context, selection, told)
         rules = backend.belief_rules
-        verdict = verdict or await why.of_any(backend.read_models, rules, org, request.why, names, now)
+        verdict = verdict or await why.of_any(backend.read_models, rules, org, request.why, names, judged_at(now))
         document["why"] = without_secrets(verdict)
     return document
 

@@ -2,8 +2,9 @@
 
 Reading ten thousand beliefs takes a thousand times as long as choosing among them. So a scope is kept as it was read,
 and read again once its generation is another, once somebody has mended its rows (the owner epoch tells), once the
-archive holds an event of its key beyond the position it was read at, and after ``FRESH_S``, since confidence decays.
-Scopes share nothing: the key is (org, scope).
+archive holds an event of its key beyond the position it was read at, and every ``FRESH_S``, since confidence decays.
+Scopes share nothing: the key is (org, scope). What a scope says at a moment (``judged_at``) follows from its events
+alone, whether it was kept or is folded from the log anew.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select
@@ -31,7 +33,7 @@ from projections.read_models import ReadModels
 
 BELIEFS = "beliefs"
 
-FRESH_S = 600.0
+FRESH_S = 600
 """How long what was read may be used while nothing happens in its scope: confidence decays by the day."""
 
 MAX_KEPT = 50_000
@@ -40,6 +42,15 @@ SCOPE = 8
 
 Stamp = tuple[Position, int]
 """Checkpoint and owner epoch of a partition."""
+
+
+def judged_at(now: datetime) -> datetime:
+    """The moment for which beliefs are read: the end of the ``FRESH_S`` that ``now`` lies in.
+
+    So all who ask meanwhile are told the same, and what is dated by a clock a little ahead counts at once.
+    """
+    seconds = now.astimezone(UTC).timestamp()
+    return datetime.fromtimestamp(ceil(seconds / FRESH_S) * FRESH_S, UTC)
 
 
 # made once: building a statement costs more than running it
@@ -73,9 +84,12 @@ class _Place:
 
 
 class Found(NamedTuple):
-    """Scopes in the order they were asked for, and what must be known of the read model behind them."""
+    """Scopes in the order they were asked for, each with how far it was read, and what must be known of the read model
+    behind them.
+    """
 
     scopes: list[Learned]
+    positions: list[Position]
     note: dict[str, Any]
 
 
@@ -91,7 +105,6 @@ class PolicyScopes:
         *,
         timeout_s: float = 5.0,
         max_kept: int = MAX_KEPT,
-        fresh_s: float = FRESH_S,
     ) -> None:
         self._read_models = read_models
         self._log = log
@@ -99,7 +112,6 @@ class PolicyScopes:
         self._rules = rules
         self._timeout_s = timeout_s
         self._max_kept = max_kept
-        self._fresh_s = fresh_s
         self._places: OrderedDict[tuple[str, str], _Place] = OrderedDict()
         self.kept = 0
         """Beliefs and notices that are kept now, and ``SCOPE`` for each scope."""
@@ -107,54 +119,55 @@ class PolicyScopes:
         """How often a scope was read."""
 
     async def learned(self, org: str, scopes: Sequence[str], now: datetime, after: str | None = None) -> Found:
-        """What scopes have learned by a moment, each at least up to the position token ``after``.
+        """What scopes have learned by a moment (``judged_at``), each at least up to the position token ``after``.
 
         Raises what a read of the read model raises (``ReadModels.read``).
         """
         look = partial(_look, org=org, scopes=scopes)
         found = await self._read_models.read(BELIEFS, look, after, self._timeout_s)
         stamps, incomplete = found.value
-        learned = [
-            await self._learned(org, scope, found.generation, stamps[self._partition(org, scope)], now)
+        moment = judged_at(now)
+        kept = [
+            await self._kept(org, scope, found.generation, stamps[self._partition(org, scope)], moment)
             for scope in scopes
         ]
         self._make_room()
         note = {"generation": found.generation, "reached": found.reached, "stale": found.stale}
-        return Found(learned, {**note, "incomplete": incomplete})
+        positions = [one.stamp[0] for one in kept]
+        return Found([one.learned for one in kept], positions, {**note, "incomplete": incomplete})
 
-    async def _learned(self, org: str, scope: str, generation: str, stamp: Stamp, now: datetime) -> Learned:
+    async def _kept(self, org: str, scope: str, generation: str, stamp: Stamp, moment: datetime) -> _Kept:
         place = self._places.setdefault((org, scope), _Place())
         self._places.move_to_end((org, scope))
         async with place.turn:
             kept = place.kept
-            if kept is None or not await self._holds(kept, org, scope, generation, stamp, now):
-                before, kept = kept, await self._read(org, scope, now)
+            if kept is None or not await self._holds(kept, org, scope, generation, stamp, moment):
+                before, kept = kept, await self._read(org, scope, moment)
                 place.kept = kept
                 self.kept += kept.size - (before.size if before is not None else 0)
             elif kept.stamp < stamp:
-                place.kept = replace(kept, stamp=stamp)
-        return kept.learned
+                place.kept = kept = replace(kept, stamp=stamp)
+        return kept
 
-    async def _holds(self, kept: _Kept, org: str, scope: str, generation: str, stamp: Stamp, now: datetime) -> bool:
+    async def _holds(self, kept: _Kept, org: str, scope: str, generation: str, stamp: Stamp, moment: datetime) -> bool:
         """Whether a scope as it is kept says what its rows say at ``stamp``, or later."""
         position, owner_epoch = kept.stamp
-        age_s = abs((now - kept.at).total_seconds())
-        if kept.generation != generation or owner_epoch != stamp[1] or age_s >= self._fresh_s:
+        if kept.generation != generation or owner_epoch != stamp[1] or kept.at != moment:
             return False
         if position >= stamp[0]:
             return True
         last = await self._log.read(partial(last_of_key, org=org, key=scope))
         return last is None or last.position <= position
 
-    async def _read(self, org: str, scope: str, now: datetime) -> _Kept:
+    async def _read(self, org: str, scope: str, moment: datetime) -> _Kept:
         def work(conn: Connection) -> tuple[Stamp, Learned]:
             stamp = read_position(conn, self._partition(org, scope))
-            return stamp, learned_of(conn, org, scope, now=now, rules=self._rules)
+            return stamp, learned_of(conn, org, scope, now=moment, rules=self._rules)
 
         self.reads += 1
         found = await self._read_models.read(BELIEFS, work)
         stamp, learned = found.value
-        return _Kept(learned, found.generation, stamp, now)
+        return _Kept(learned, found.generation, stamp, moment)
 
     def _partition(self, org: str, scope: str) -> int:
         return partition_of(org, scope, self._partitions)
