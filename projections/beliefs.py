@@ -163,7 +163,7 @@ def _experienced(draft: Draft, event: Event, payload: ExperienceRecorded, time: 
         source = Source(run, "experience", event.id, time, payload.run, because=claim.because)
         weigh(draft, _subject(draft, name, claim), source, claim.counts)
     noted = note(draft, payload, before["notices"] if before is not None else [], event.id, time)
-    draft.put("experiences", (run,), {
+    draft.put(("experiences", run), {
         "run": run, "run_id": payload.run, "deriver_version": payload.deriver_version, "revision": payload.revision,
         "agent": event.agent, "user": event.user, "session": event.session, "owner": payload.owner,
         "nodes": msgspec.to_builtins(payload.nodes), "counts": msgspec.to_builtins(payload.counts),

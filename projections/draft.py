@@ -37,6 +37,10 @@ def json(name: str) -> Column[Any]:
     return Column(name, Json, info={"blank": None})
 
 
+Ref = tuple[Any, ...]
+"""A row by the name of its table and its primary key, as one tuple: ``("steps", "s1")``."""
+
+
 class Blanks:
     """For each table of a projection, how a new row begins."""
 
@@ -52,10 +56,8 @@ class Blanks:
         """A blank row with its primary key filled in."""
         blank, names = self._of[table]
         row = blank.copy()
-        if len(names) == len(pk) == 1:  # most of them
-            row[names[0]] = pk[0]
-        else:
-            row.update(zip(names, pk, strict=True))
+        for name, value in zip(names, pk, strict=True):
+            row[name] = value
         return row
 
 
@@ -71,52 +73,48 @@ class Draft:
     def __init__(self, rows: Rows, blanks: Blanks) -> None:
         self._rows = rows
         self._blanks = blanks
-        self._edited: dict[tuple[str, tuple[Any, ...]], dict[str, Any] | None] = {}
+        self._edited: dict[Ref, dict[str, Any] | None] = {}
 
-    def peek(self, table: str, *pk: Any) -> Row | None:
-        """The row as it stands now, or None; not to be changed."""
-        ref = (table, pk)
+    def peek(self, *ref: Any) -> Row | None:
+        """The row (table, primary key) as it stands now, or None; not to be changed."""
         if ref in self._edited:
             return self._edited[ref]
-        return self._rows.get(table, *pk)
+        return self._rows.get(*ref)
 
-    def edit_known(self, table: str, *pk: Any) -> dict[str, Any] | None:
+    def edit_known(self, *ref: Any) -> dict[str, Any] | None:
         """As ``edit``, but None where there is no row."""
-        ref = (table, pk)
         if ref in self._edited:
             return self._edited[ref]
-        stored = self._rows.get(table, *pk)
+        stored = self._rows.get(*ref)
         if stored is None:
             return None
-        row = self._edited[ref] = dict(stored)
+        row = self._edited[ref] = {**stored}
         return row
 
-    def edit(self, table: str, *pk: Any) -> dict[str, Any]:
-        """The row, or a blank one, to change in place; it will be put."""
-        ref = (table, pk)
+    def edit(self, *ref: Any) -> dict[str, Any]:
+        """The row (table, primary key), or a blank one, to change in place; it will be put."""
         row = self._edited.get(ref)
         if row is None:
-            stored = None if ref in self._edited else self._rows.get(table, *pk)
-            row = self._blanks.row(table, pk) if stored is None else dict(stored)
-            self._edited[ref] = row
+            stored = None if ref in self._edited else self._rows.get(*ref)
+            row = self._edited[ref] = self._blanks.row(ref[0], ref[1:]) if stored is None else {**stored}
         return row
 
-    def add(self, table: str, *pk: Any) -> dict[str, Any]:
+    def add(self, *ref: Any) -> dict[str, Any]:
         """A new row, whatever stood under its key (nothing, where that holds the position): nothing is looked up."""
-        row = self._edited[table, pk] = self._blanks.row(table, pk)
+        row = self._edited[ref] = self._blanks.row(ref[0], ref[1:])
         return row
 
-    def put(self, table: str, pk: tuple[Any, ...], row: dict[str, Any]) -> None:
+    def put(self, ref: Ref, row: dict[str, Any]) -> None:
         """A whole row, every column of it given; for rows of which an event writes hundreds."""
-        self._edited[table, pk] = row
+        self._edited[ref] = row
 
-    def drop(self, table: str, *pk: Any) -> None:
-        """The row will be deleted."""
-        self._edited[table, pk] = None
+    def drop(self, *ref: Any) -> None:
+        """The row (table, primary key) will be deleted."""
+        self._edited[ref] = None
 
     def changes(self) -> list[Change]:
         """Puts and drops."""
-        return [Drop(table, pk) if row is None else _put((table, row)) for (table, pk), row in self._edited.items()]
+        return [Drop(ref[0], ref[1:]) if row is None else _put((ref[0], row)) for ref, row in self._edited.items()]
 
 
 _put: Callable[[tuple[str, Row]], Put] = partial(tuple.__new__, Put)

@@ -61,7 +61,7 @@ def weigh(draft: Draft, belief: dict[str, Any], source: Source, counts: Mapping[
     belief["evidence"] += bool(counts) - bool(said)
     if before is not None:
         _count(draft, name, before["time"], said, -1)
-    draft.put("evidence", (name, source.key), {
+    draft.put(("evidence", name, source.key), {
         "belief": name, "source": source.key, "kind": source.kind, "event_id": source.event_id, "run": source.run,
         "counts": dict(counts), "because": list(source.because[:MAX_BECAUSE]),
         "detail": clip(source.detail, TEXT_LIMIT), "by": source.by, "time": source.time,

@@ -77,7 +77,7 @@ def note(draft: Draft, payload: ExperienceRecorded, before: list[str], event_id:
         if key not in found:
             draft.drop("notices", key, run)
     for key, pattern in found.items():
-        draft.put("notices", (key, run), {
+        draft.put(("notices", key, run), {
             "pattern": key, "run": run, "tool": pattern.tool, "cause": clip(pattern.cause, TEXT_LIMIT),
             "node": pattern.node, "contexts": pattern.contexts, "because": pattern.because[:MAX_BECAUSE],
             "event_id": event_id, "time": time,

@@ -20,7 +20,7 @@ MAX_SCORED = 128
 NEAR = 40
 """What a value keeps on both sides where sentences must be cut, in code points, and to the end of the word."""
 
-_ENDED = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}]\p{SB=Close}*$", regex.V1)
+_ENDED = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}]\p{SB=Close}*$", regex.V1 | regex.REVERSE)
 _WORD = regex.compile(r"[A-Za-z0-9_.,:/@+%-]")
 _LAST_WORD = regex.compile(rf"{_WORD.pattern}{{1,80}}$")
 _SPACELESS = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}。！？]")

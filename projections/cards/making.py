@@ -92,7 +92,7 @@ def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int]
             row = {"value": value, "first": card, "last": card, "origins": here, "cards": 1, "uses": 0}
         else:
             row = {**before, "last": card, "origins": with_place(before["origins"], here), "cards": before["cards"] + 1}
-        draft.put("card_values", (value,), row)
+        draft.put(("card_values", value), row)
     if news or not first_time:
         return kinds.heaviest(news, weights)
     told = scene.traced.told

@@ -42,7 +42,7 @@ class Scene:
     def new_card(self, row: Card) -> None:
         """The card that this event makes."""
         row["changed_epoch"], row["changed_n"] = self.position
-        self.draft.put("cards", (row["card"],), row)
+        self.draft.put(("cards", row["card"]), row)
 
     def woken(self, name: str) -> Card | None:
         """A card to change in place, also one for which too little spoke until now; None when there is none."""

@@ -12,12 +12,11 @@ Most events hold nothing of the kind: ``among`` says so at the cost of a glance 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from projections.cards.facts import Fact
 from projections.cards.forms import MASK
 from projections.cards.secret_columns import without_columns
 
@@ -106,10 +105,9 @@ _SHORTEST = 6
 _ALNUM = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 
 
-def among(facts: Sequence[Fact], fields: Iterable[str]) -> bool:
-    """Whether one of these facts may hold a secret, by its text or by one of ``fields``. False is sure."""
-    texts = [text for _, _, text in facts]
-    if _hints("\n".join(texts)) or _any_telling(tuple(fields)):
+def among(fields: tuple[str, ...], texts: Sequence[str]) -> bool:
+    """Whether facts with these fields and texts may hold a secret. False is sure."""
+    if _any_telling(fields) or _hints("\n".join(texts)):
         return True
     # what is left to tell is a long token, and most facts are too short for one
     return _long_token("\n".join([text for text in texts if len(text) >= _LONG_ENOUGH]))

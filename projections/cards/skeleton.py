@@ -40,11 +40,11 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
     """The tables of a JSON result, in order of appearance."""
     tables: dict[str, Table] = {}
     rows: dict[str, tuple[Row, str]] = {}
-    last, row, lead = None, Row(""), ""
+    last, row, lead, prose = None, Row(""), "", False
     for fact in facts:
         field, record, text = fact
         if record != last:
-            last = record
+            last, prose = record, SENTENCE in record and bool(_text_of(record))
             path, lead = _place(field, record, _is_key(fact))
             if path in rows:
                 row, lead = rows[path]
@@ -57,7 +57,7 @@ def tables_of(facts: Iterable[Fact]) -> list[Table]:
             row.cells[column].append(text)
         else:
             row.cells[column] = [text]
-        if SENTENCE in record and _text_of(record):
+        if prose:
             row.prose.add(column)
     return list(tables.values())
 

@@ -95,7 +95,7 @@ class Templates:
     def of(self, tool: str) -> Template:
         """The template of a tool: one that names it, else the first whose pattern fits, else the plain one."""
         found = self._exact.get(tool)
-        if found is None and tool:
+        if found is None and tool and self._patterns:
             found = next((one for one in self._patterns if fnmatchcase(tool, one.tool)), None)
         return PLAIN if found is None else found
 

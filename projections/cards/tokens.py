@@ -19,7 +19,7 @@ _GOES_ON = r"[0-9_]|-[A-Za-z-]{0,20}[0-9]"
 
 _TOKEN = re.compile(
     rf"""
-    (?:(?<![a-z])|(?=[“「『《]))(?![a-z]++[ ,;!?][^0-9])(?=[A-Za-z0-9_.+~/\\“「『《-])(?:
+    (?:(?<![a-z])|(?=[“「『《]))(?:(?:[a-z]++[ ,;!?](?=[^0-9]))++|(?=[A-Za-z0-9_.+~/\\“「『《-])(?:
       (?P<link>https?://[^\s"'<>]+)
     | (?P<mail>(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{{1,64}}+@[A-Za-z0-9-]{{1,64}}+(?:\.[A-Za-z0-9-]+)+)
     | (?P<date>(?<!\d)(?:\d{{4}}[-/]\d{{2}}[-/]\d{{2}}(?:[Tt\ ]\d{{2}}:\d{{2}}(?::\d{{2}})?)?(?!\d)
@@ -33,12 +33,12 @@ _TOKEN = re.compile(
     | (?P<id>(?<![A-Za-z0-9_])(?=[A-Za-z0-9][A-Za-z-]{{0,80}}+[0-9_]|[0-9])[A-Za-z0-9_-]*+)
     | (?P<quoted>[“「『《][^”」』》]{{2,60}}[”」』》])
     | (?P<name>(?<![A-Za-z0-9_])[A-Z][A-Za-zÀ-ɏ'’]++(?!{_GOES_ON})(?:\ [A-Z][A-Za-zÀ-ɏ'’]++(?!{_GOES_ON})){{0,3}})
-    )""",
+    ))""",
     re.VERBOSE,
 )
 """Letters are Latin on purpose where a token may stand without spaces in Chinese or Japanese text. Every alternative
 starts at the beginning of a word and never gives back what it took, so the scan stays linear in hostile text. Most of
-a text is plain words in lower case: the first line passes them by before anything is tried."""
+a text is plain words in lower case: the first line takes runs of them at once, as a match that is no token."""
 
 _MEMBER = re.compile(r"(?:::[A-Za-z0-9_]{1,80})+")
 _TRAILING = frozenset(("id", "number", "path", "link"))
@@ -57,8 +57,11 @@ def tokens(text: str) -> Iterator[str]:
     """The values of a text in normal form, in order, repeats included."""
     text = text[:MAX_TEXT]
     for match in _TOKEN.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text)):
-        token = match[match.lastgroup or 0]
-        match match.lastgroup:
+        kind = match.lastgroup
+        if kind is None:
+            continue
+        token = match[kind]
+        match kind:
             case "month":
                 name, day, *year = token.replace(".", "").replace(",", "").casefold().split()
                 yield from _date(year[0] if year else "", MONTHS[name], day)
@@ -86,7 +89,9 @@ def spans(text: str) -> Iterator[tuple[int, int, bool]]:
     """
     last = 0
     for match in _TOKEN.finditer(text[:MAX_TEXT]):
-        kind = match.lastgroup or ""
+        kind = match.lastgroup
+        if kind is None:
+            continue
         start, end = match.span(kind)
         if start < last or (kind == "name" and not _name(match[kind])):
             continue

@@ -104,11 +104,12 @@ def _read(value: Any) -> tuple[Any, tuple[Fact, ...], tuple[str, ...]]:
     """The value, its facts and their fields, secrets masked; JSON in a text is opened, so that fields tell of them."""
     value = opened(value)
     facts = facts_in(value)
-    fields = dict.fromkeys([fact[0] for fact in facts])
-    if secrets.among(facts, fields):
+    fields, _, texts = zip(*facts, strict=True) if facts else ((), (), ())
+    fields = tuple(dict.fromkeys(fields))
+    if secrets.among(fields, texts):
         value = secrets.masked(value)
         facts = facts_in(value)
-        fields = dict.fromkeys([fact[0] for fact in facts])
+        fields = tuple(dict.fromkeys([fact.field for fact in facts]))
     return value, tuple(facts), tuple(filter(None, fields))[:MAX_FIELDS]
 
 

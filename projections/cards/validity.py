@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from events.errors import Refused
@@ -52,7 +52,8 @@ def _until(moment: str, time: str) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) and seconds <= MAX_TTL_S else None
 
 
-def refresh(fields: Sequence[str]) -> str:
+@lru_cache(maxsize=2_048)
+def refresh(fields: tuple[str, ...]) -> str:
     """What to look at again before relying on a result, ``""`` when nothing in it changes by itself."""
     own = dict.fromkeys(name for field in fields if _changes(field) for name in (field.rpartition(".")[2],))
     return f"look again before relying on {', '.join(list(own)[:_NAMED])}" if own else ""

@@ -146,10 +146,9 @@ class Fold:
         if table in self._unread:
             raise KeyError(f"table {table!r} is unread: rows of it are put, never asked for")
         name = (table, self._org, self._key, *pk)
-        changed = self._result.rows
-        if name in changed:
-            return changed[name]
-        row = self._cache.get(name)
+        row = self._result.rows.get(name, UNKNOWN)
+        if row is UNKNOWN:
+            row = self._cache.get(name)
         if row is UNKNOWN:
             if table not in self._shapes:
                 raise KeyError(f"the projection has no table {table!r}")
@@ -234,20 +233,20 @@ class Fold:
                     self._park_failed(item, error)
         return waiting
 
-    def _changes(self, org: str, key: str, recorded: Recorded) -> list[tuple[RowKey, Row | None]]:
+    def _changes(self, org: str, key: str, recorded: Recorded) -> dict[RowKey, Row | None]:
         """The event's changes, all or none of them: an ``apply`` that fails half-way has changed nothing."""
         self._org, self._key = org, key
         shapes = self._shapes
-        changes: list[tuple[RowKey, Row | None]] = []
+        changes: dict[RowKey, Row | None] = {}
         for change in self._projection.apply(recorded, self):
             shape = shapes[change[0]]
             if isinstance(change, Put):
                 row = shape.checked(change[1])
                 only = shape.only_pk  # the one column that most tables have there is read without a call
                 name = (shape.name, org, key, *shape.pk_of(row)) if only is None else (shape.name, org, key, row[only])
-                changes.append((name, row))
+                changes[name] = row
             else:
-                changes.append(((shape.name, org, key, *change.pk), None))
+                changes[shape.name, org, key, *change.pk] = None
         return changes
 
     def _stumble(self, item: _Item, error: BaseException) -> None:

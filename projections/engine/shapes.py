@@ -52,6 +52,7 @@ class Shape:
         self.only_pk = self.key_columns[2] if len(self.key_columns) == 3 else None
         self._values_of = _picker(self.columns)
         self._jsons = [name for name, kind in self._kinds if kind is None]
+        self._jsons_of = _picker(self._jsons)
         self._through_text = self._jsons if strict else []
         self._floats = [name for name, kind in self._kinds if kind is float]
         self._plain = not self._jsons and not self._floats
@@ -76,7 +77,7 @@ class Shape:
         for name in self._floats:
             if row[name] is not None:
                 row[name] = _real(self.name, name, row[name])
-        if not _plain_json([value for name in self._jsons if (value := row[name]) is not None]):
+        if not _plain_json(self._jsons_of(row)):
             for name in self._jsons:
                 if row[name] is not None:
                     _check_json(self.name, name, row[name])
@@ -171,10 +172,10 @@ def _picker(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
     return itemgetter(*names)
 
 
-def _plain_json(values: list[Any]) -> bool:
-    """Whether values are sure to be JSON. NaN and Infinity would be stored as null, so where there is one it is not."""
+def _plain_json(values: tuple[Any, ...]) -> bool:
+    """Whether values are sure to be JSON, or None. NaN and Infinity would be stored as null, so none may be within."""
     try:
-        return b"null" not in orjson.dumps(values)
+        return orjson.dumps(values).count(b"null") == values.count(None)
     except TypeError:
         return False
 
