@@ -17,10 +17,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -62,8 +64,7 @@ class WarmProcess:
     def poll(self) -> int | None:
         """Its exit code, negative for a signal, once it has ended."""
         if self.returncode is None:
-            status = _forker().ask({"ended": self.pid})
-            self.returncode = None if status is None else os.waitstatus_to_exitcode(status)
+            self.returncode = _forker().ask({"ended": self.pid})
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -145,37 +146,23 @@ def _forker() -> _Forker:
 # ---- the process that forks
 
 
-def _serve(control: socket.socket) -> Callable[[], Any] | None:
-    """Take orders until there are no more. In a process that was begun: what it has to do."""
-    began: set[int] = set()
-    ended: dict[int, int] = {}
-
-    def reap(*_: Any) -> None:
-        for pid in list(began - ended.keys()):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                ended[pid] = status
-
-    signal.signal(signal.SIGCHLD, reap)
+def _serve(control: socket.socket) -> None:
+    """Take orders until there are no more; then what was begun ends, too."""
+    begun: dict[int | None, BaseProcess] = {}
     while (received := _order(control)) is not None:
         order, streams = received
         if "ended" in order:
-            reap()
-            answer: Any = ended.get(order["ended"])
+            answer = begun[order["ended"]].exitcode
         else:
-            answer = os.fork()
-            if answer == 0:
-                control.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                return _become(order, streams)
-            began.add(answer)
+            process = get_context("fork").Process(target=_become, args=(control, order, streams))
+            process.start()
+            answer = process.pid
+            begun[answer] = process
         for each in streams:
             os.close(each)
         control.sendall(json.dumps(answer).encode() + b"\n")
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for pid in began - ended.keys():
-        os.kill(pid, signal.SIGKILL)
-    return None
+    for process in begun.values():
+        process.kill()
 
 
 def _order(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -185,12 +172,13 @@ def _order(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     return (json.loads(line), streams) if line else None
 
 
-def _become(order: dict[str, Any], streams: Sequence[int]) -> Callable[[], Any]:
-    """Take on the environment, folder, streams and arguments of an order; its program."""
+def _become(control: socket.socket, order: dict[str, Any], streams: Sequence[int]) -> None:
+    """Take on the streams, environment, folder and arguments of an order, and run its program."""
+    control.close()
     for own, given in enumerate(streams):
         os.dup2(given, own)
-    for given in set(streams) - {0, 1, 2}:
         os.close(given)
+    sys.stdin = os.fdopen(0)
     os.environ.clear()
     os.environ.update(order["environ"])
     os.chdir(order["cwd"])
@@ -198,18 +186,17 @@ def _become(order: dict[str, Any], streams: Sequence[int]) -> Callable[[], Any]:
     program, *arguments = order["start"]
     module = sys.modules["__main__"] = sys.modules[program]
     sys.argv = [str(module.__file__), *arguments]
-    return module.main  # type: ignore[no-any-return]
+    module.main()
 
 
 def _main() -> None:
-    """The command line. What it began leaves by here, too, so that it ends as every Python program does."""
+    """The command line."""
     for name in (*PROGRAMS, "services.up"):
         import_module(name)
     gc.collect()
     gc.freeze()  # what is here is shared by all
-    begun = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if begun is not None:
-        sys.exit(begun())
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        _serve(control)
 
 
 if __name__ == "__main__":
