@@ -12,8 +12,8 @@ org                   are of the organisation, all of them
 A run is a user's, an agent's, a session's when its ``run.started`` says so; when that names none, or is not there, when
 any of its events does. A run that it began, and that names nobody, is one, too. With a run goes what names no run and
 stands under the key of its task (a context, say), and whatever was derived from it: what it caused, and what that
-caused. Beliefs of agents and of the organisation hold no words and stay: what the run was evidence of is taken back
-from them (the forgetter).
+caused. Experiences and beliefs of agents and of the organisation hold no words and stay: what the run was evidence of
+is taken back from them (the forgetter).
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def caused_by(conn: Connection, org: str, event_id: str) -> Iterable[Named]:
 
 
 def _holds_no_words(one: Named) -> bool:
-    return one.type.startswith("belief.") and (one.key == "org" or one.key.startswith("agent/"))
+    """Counts and rules of agents and of the organisation: by them the forgetter knows what it has to take back."""
+    learned = one.type == "experience.recorded" or one.type.startswith("belief.")
+    return learned and (one.key == "org" or one.key.startswith("agent/"))
 
 
 def _read(conn: Connection, *where: Any) -> Iterator[Named]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
+from events.archive.erasing import ERASED
 from events.archive.reader import Archive, Archived
 from events.database import Database
 from events.errors import NewerVersion, Transient
@@ -33,6 +34,8 @@ COMMIT_S = 0.25
 """How often a moving checkpoint is written; it only decides how much is done again after a kill."""
 POLL_S = 2.0
 """How often the archive is looked at when no wake-up comes."""
+FRESH_S = 1.0
+"""How long a source that was read is taken to be as it was."""
 PACE_S = 0.05
 """Pause after a wake-up: under steady traffic one read takes in many events instead of one."""
 
@@ -103,15 +106,16 @@ class PartitionRun:
         self._flights.append(_Flight(before, asyncio.create_task(self._react(archived))))
 
     async def _react(self, archived: Archived) -> None:
+        since_s = monotonic()
         try:
             recorded = read_recorded(archived)
             if recorded is None:
                 return
             reaction = Reaction(self.reactor.name, archived, recorded, self.archive, self.outside)
-            answer = await self._attempt(reaction)
+            answer = await self._attempt(reaction, since_s)
             while answer is not None:
                 await asyncio.sleep(answer.seconds)
-                answer = await self._attempt(reaction)
+                answer = await self._attempt(reaction, since_s)
         except NewerVersion as newer:
             await self._leave_to_newer_code(newer)
         except Exception as error:  # noqa: BLE001  a reaction that cannot work is kept visibly, the others go on
@@ -126,8 +130,11 @@ class PartitionRun:
             _log.warning("%s leaves partition %d to newer code: %s", self.reactor.name, self.partition, newer)
         await asyncio.Event().wait()
 
-    async def _attempt(self, reaction: Reaction) -> Later | None:
+    async def _attempt(self, reaction: Reaction, since_s: float) -> Later | None:
+        """One try; nothing more is done about a source that was erased since it was read, at ``since_s``."""
         async with self.slots:
+            if monotonic() - since_s > FRESH_S and await _persistently(lambda: self._is_erased(reaction.source)):
+                return None
             answer = await _persistently(lambda: self.reactor.react(reaction))
         # without a place: what is outside is done, and the archive has room for many
         later = answer if isinstance(answer, Later) else None
@@ -135,6 +142,11 @@ class PartitionRun:
         if raws:
             await _persistently(lambda: self.outlet.append(raws))
         return later
+
+    async def _is_erased(self, source: Archived) -> bool:
+        """What it led to is erased as it comes, so that it would be tried for ever, and a model told what is gone."""
+        found = await self.archive.verdicts(source.partition, [source.position])
+        return found[source.position].verdict == ERASED
 
     def _done_to(self, read_to: Position) -> Position:
         """The position before the lowest unfinished reaction."""

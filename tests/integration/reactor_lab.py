@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from events import door
-from events.archive import queries, store
+from events.archive import erasing, queries, store
 from events.archive.reader import Archived
 from events.archive.schema import metadata, reactor_checkpoints
 from events.database import Database, Stores
@@ -85,6 +85,7 @@ def archive(conn: Any, events: Sequence[Event], received_ms: int | None = None) 
             mark = Position(1, -1)
         when = int(time() * 1000) if received_ms is None else received_ms
         store.archive_batch(conn, partition, mark, [(following, event)], when)
+        erasing.erase_archived(conn, {partition: [(following, event)]}, when)
 
 
 def run_events(name: str, reason: str = "end_turn", **started: Any) -> list[Event]:
