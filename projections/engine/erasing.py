@@ -1,7 +1,7 @@
 """What an erasure leaves of the keys that it concerns: each folded anew from what its events still say.
 
-A fold that had seen the words comes to what one comes to that never did: the key's rows, its dead letters and whether it
-is parked are as its own events up to the erasure make them, without those that are erased.
+A fold that had seen the words comes to what one comes to that never did: the key's rows, its dead letters and whether
+it is parked are as its own events up to the erasure make them, without those that are erased.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class PartitionFolder:
         self.store.db.write_now(lambda conn: checkpoints.set_paused(conn, self.claim, reason))
 
     def _cut(self, batch: Sequence[Archived]) -> Sequence[Archived]:
-        """The part of a batch that one step takes: a discard or an erasure alone; in single steps, a folded event, too."""
+        """The part of a batch that one step takes: a discard or an erasure alone; in single steps, folded events, too."""
         for index, archived in enumerate(batch):
             discard = archived.type == repair.DISCARDED and repair.discard_of(self.store.projection, archived)
             if discard or _erases(archived) or (self.single and self._wanted(archived)):
@@ -242,10 +242,11 @@ class PartitionFolder:
             self._cache.learn(folded.rows)
             self.claim.parked.difference_update(owners)
             self.claim.parked |= folded.parked.keys()
+        folded = self._folded([archived])
         also = partial(checkpoints.raise_owner_epoch, partition=partition)
-        self._commit(archived.position, Folded(), also, raised=1)
+        self._commit(archived.position, folded, also, raised=1)
         self.claim.owner_epoch += 1
-        return self._done([archived], Folded())
+        return self._done([archived], folded)
 
     def _make_anew(self, conn: Connection, owners: Collection[PartitionKey], folded: Folded) -> None:
         checkpoints.advance(conn, self.claim, self.claim.position)

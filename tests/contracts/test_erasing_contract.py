@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from projections.engine.birth import ensure_first_generation
 from projections.engine.folder import PartitionFolder
 from projections.engine.source import ArchiveSource
 from projections.engine.store import GenerationStore
+from projections.projection import Projection
 from projections.rebuilding.verify import verify
 from services.erasing.asking import events_of
 from tests.contracts.engine_lab import PARTITIONS, TOY, Lab, discard, dump, event, naive, note
@@ -154,12 +156,12 @@ def test_an_erasure_asked_for_again_is_the_same(lab: Lab) -> None:
 class Live:
     """A generation that is folded as it goes."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, projection: Projection = TOY) -> None:
         self.lab = lab
-        ensure_first_generation(TOY, lab.stores, lab.log, "w")
-        active = lab.log.read_now(lambda conn: generations.active(conn, TOY.name))
+        ensure_first_generation(projection, lab.stores, lab.log, "w")
+        active = lab.log.read_now(lambda conn: generations.active(conn, projection.name))
         assert active is not None
-        self.store = GenerationStore(TOY, lab.stores.generation(active.name))
+        self.store = GenerationStore(projection, lab.stores.generation(active.name))
         source = ArchiveSource(lab.log)
         self.folders = [PartitionFolder.take_over(self.store, source, p, "w", batch=3) for p in range(PARTITIONS)]
 
@@ -241,3 +243,15 @@ def test_a_check_before_the_erasure_is_folded_says_so(lab: Lab, live: Live) -> N
         verify(TOY, lab.stores, lab.log)
     live.fold()
     live.check()
+
+
+def test_a_projection_may_handle_the_erasure_itself(lab: Lab) -> None:
+    """It is folded once in each partition, after the keys were made anew."""
+    own = Live(lab, replace(TOY, name="own", handles=TOY.handles | {"scope.erased"}))
+    lab.archive(note("n", "t", "k", WORD, user="u1"))
+    own.fold()
+    erase(lab)
+    own.fold()
+    counted = [(key, events) for _, key, events, *_ in dump(own.store.db)["tallies"]]
+    assert counted == [(f"partition/{p}", 1) for p in range(PARTITIONS)]
+    own.store.db.close()
