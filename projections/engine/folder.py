@@ -126,7 +126,7 @@ class PartitionFolder:
         self.store.db.write_now(lambda conn: checkpoints.set_paused(conn, self.claim, reason))
 
     def _cut(self, batch: Sequence[Archived]) -> Sequence[Archived]:
-        """The part of a batch that one step takes: a discard or an erasure alone; in single steps, folded events, too."""
+        """The part of a batch that one step takes: a discard or an erasure alone; in single steps, any folded one."""
         for index, archived in enumerate(batch):
             discard = archived.type == repair.DISCARDED and repair.discard_of(self.store.projection, archived)
             if discard or _erases(archived) or (self.single and self._wanted(archived)):
