@@ -129,7 +129,8 @@ def test_what_the_backend_decides_nobody_else_publishes(instance: Instance, sour
         assert "memory.proposed" in problem["detail"]
     else:
         redis = Redis.from_url(json.loads((instance.data / "instance.json").read_text())["redis_url"])
-        redis.xadd("refold:inbox", raw | {"data": json.dumps(admitted)})
+        entry: dict[Any, Any] = raw | {"data": json.dumps(admitted)}
+        redis.xadd("refold:inbox", entry)
         redis.close()
         refused = until(lambda: [
             one for one in instance.http.get("/v1/refused").json()["items"] if f"m-{user}" in str(one)])  # fmt: skip
