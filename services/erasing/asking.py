@@ -6,6 +6,7 @@ So asking again, by whoever does, completes what was begun and begins nothing tw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from events.archive.subjects import ERASURE, Subject
 from events.door import admit
@@ -20,14 +21,11 @@ def events_of(subject: Subject, erasure: str, by: str, partitions: int) -> list[
     """One event for each partition. Raises Refused for names that no event may have."""
     if not erasure or len(erasure) > MAX_ID_CHARS:
         raise Refused(f"an erasure's id has 1 to {MAX_ID_CHARS} characters", code="bad_erasure", field="id")
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     data = {"level": subject.level, "subject": subject.name, "by": by, "erasure": erasure}
-    return [
-        admit(
-            {"id": f"{erasure}/{p}", "type": ERASURE, "source": "refold/erase", "org": subject.org,
-             "data": {**data, "partition": p}}
-        )
-        for p in range(partitions)
-    ]  # fmt: skip
+    common = {"type": ERASURE, "source": "refold/erase", "org": subject.org}
+    raws = [common | {"id": f"{erasure}/{p}", "data": data | {"partition": p}} for p in range(partitions)]
+    return [admit(raw, now=now) for raw in raws]
 
 
 async def ask(publisher: Publisher, events: Sequence[Event]) -> None:
