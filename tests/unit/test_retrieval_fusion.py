@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.retrieval.asking import LIGHT, substance
 from projections.retrieval.fusion import Signal, fuse
 from projections.retrieval.postings import Postings
 from projections.retrieval.words import words
@@ -53,6 +54,38 @@ def test_what_a_signal_cannot_tell_is_left_to_the_others() -> None:
     assert scores.tolist() == [1.0, 1.0]
 
 
+@given(
+    st.lists(st.floats(0, 1, allow_subnormal=False), min_size=2, max_size=12).filter(lambda v: max(v) - min(v) > 0.1),
+    st.floats(0.3, 1), st.floats(0, 0.6),
+)  # fmt: skip
+def test_cosines_that_all_are_high_count_as_much_as_others(raw: list[float], scale: float, more: float) -> None:
+    """Models differ in what they take for no likeness at all: only what stands out from the mean tells."""
+    keyword, cosines = np.linspace(1, 0, len(raw)), np.array(raw)
+
+    def fused(meaning: np.ndarray) -> np.ndarray:
+        return total({"k": Signal(keyword, 0.4), "m": Signal(meaning, 0.6, 0.0, None, 0.01)}, len(raw))
+
+    at_least = cosines >= round(float(cosines.mean()), 6) + 1e-5
+    moved = cosines * scale + more
+    assert np.allclose(fused(cosines)[at_least], fused(moved)[at_least], atol=1e-3)
+    assert (fused(cosines) <= 1).all() and (fused(moved) <= 1).all()
+
+
+def test_a_meaning_that_stands_out_by_chance_only_gives_way_to_words() -> None:
+    """What a model says that does not know the language; where words say nothing, it counts in full."""
+    noise = 0.6 + 0.1 * np.random.default_rng(7).uniform(-1, 1, 500)
+    words_say, silent = np.zeros(500), np.zeros(500)
+    words_say[3] = 0.5
+    noise[3] = 0.5
+    meaning = Signal(noise, 0.6, 0.5, None, 0.15)
+    assert int(total({"k": Signal(words_say, 0.4, 0.25), "m": meaning}, 500).argmax()) == 3
+    assert int(total({"k": Signal(silent, 0.4, 0.25), "m": meaning}, 500).argmax()) == int(noise.argmax())
+    assert total({"k": Signal(silent, 0.4, 0.25), "m": meaning}, 500).max() == pytest.approx(0.6)
+    clear = noise.copy()
+    clear[9] = 0.95
+    assert int(total({"k": Signal(words_say, 0.4, 0.25), "m": Signal(clear, 0.6, 0.5, None, 0.15)}, 500).argmax()) == 9
+
+
 def test_numbers_that_are_none_and_no_signals_are_finite() -> None:
     """C44, C17."""
     scores = total({"a": Signal(np.array([np.nan, np.inf, -1.0, 0.5]), 1.0)}, 4)
@@ -81,6 +114,26 @@ def test_rare_words_count_more_and_long_texts_less() -> None:
 
 def test_scores_lie_within_0_and_1_however_often_a_word_is_said() -> None:
     assert 0 < scores_of(["no", "yes " * 5000], "yes yes yes")[1] < 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "query"),
+    [
+        (["What did you do and which was it?", "I bought a red bicycle"], "Which bicycle did you buy?"),
+        (["你记得我们当时聊了哪些吗？", "昨天买了一辆自行车"], "你还记得我买了什么自行车吗？"),
+        (["Was war das und warum ist es so?", "ein rotes Fahrrad"], "Welche Farbe hat mein Fahrrad und warum?"),
+    ],
+)
+def test_words_that_only_make_a_question_find_no_other_question(texts: list[str], query: str) -> None:
+    """They still find what has them where there is nothing else."""
+    postings, alive = Postings(), np.ones(2, dtype=np.bool_)
+    for text in texts:
+        postings.add(words(text))
+    asked = words(query)
+    plain, weighed = postings.scores(asked, alive), postings.scores(asked, alive, substance(asked))
+    assert weighed[1] > weighed[0] > 0 and weighed[1] / weighed[0] > plain[1] / plain[0]
+    light = [word for word, counts in substance(asked).items() if counts == LIGHT]
+    assert postings.scores(light, alive, substance(light)) == pytest.approx(postings.scores(light, alive))
 
 
 def test_what_is_gone_leaves_no_trace() -> None:

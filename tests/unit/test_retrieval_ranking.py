@@ -123,6 +123,35 @@ def test_an_index_that_is_mostly_leftovers_says_so() -> None:
     assert len(index) == 1 and index.wasteful
 
 
+def test_what_was_said_beside_an_answer_comes_before_what_was_not() -> None:
+    """Of two cards that fit alike, the one of the session (or run) with the best card; none rises without fitting."""
+    for column in ("session", "run"):
+        rows = [
+            row("c1", "a blue boat", **{column: "one"}),
+            row("c2", "a boat", **{column: "two"}),
+            row("c3", "a boat", **{column: "three"}),
+            row("c4", "a boat in Oslo harbour", **{column: "three"}),
+            row("c5", "nothing of it", **{column: "three"}),
+        ]
+        rows = [{**each, "run": each["run"] if column == "run" else ""} for each in rows]
+        hits = found(index_of(*rows), "boat in Oslo harbour")
+        order = cards(hits)
+        assert order[:2] == ["c4", "c3"] and order.index("c3") < order.index("c2") and "c5" not in order
+    alone = found(index_of(*({**each, "run": "", "session": ""} for each in rows)), "boat in Oslo harbour")
+    assert cards(alone)[:3] == ["c4", "c2", "c3"]
+
+
+def test_the_past_is_not_told_apart_by_what_a_session_came_to_say_later() -> None:
+    told = [row("c1", "a boat", session="one"), row("c2", "a boat", session="two")]
+    later = row("c3", "a boat in Oslo", session="two", as_of="2026-04-01T10:00:00Z")
+    then = [
+        (hit.entry.card, hit.shares["session"]) for hit in found(index_of(*told), "boat", as_of="2026-03-15T00:00:00Z")
+    ]
+    with_later = found(index_of(*told, later), "boat", as_of="2026-03-15T00:00:00Z")
+    assert [hit.entry.card for hit in with_later] == [card for card, _ in then] == ["c1", "c2"]
+    assert len({hit.shares["session"] for hit in with_later}) == 1
+
+
 # --- the second look -------------------------------------------------------------------------------------------------
 
 
