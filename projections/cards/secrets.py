@@ -2,9 +2,10 @@
 
 Masked are values named like a secret (``api_key: ...``, ``"password": "..."``, ``密码：...``, columns and elements with
 such a name, all of a list or an object below it), passwords told in words, cookies, tokens of known make (``sk-``,
-``ghp_``, ``AKIA``, a JWT, a private key, a password in an address), and long tokens that look drawn at random:
-hexadecimal ones that are not called a digest or a commit, and mixed ones of letters and digits. The original is
-in the archive all the same. The rules are our own, since a fold must mean the same with whatever libraries it runs.
+``ghp_``, ``AKIA``, a JWT, a private key, a password in an address), and long tokens that look drawn at random,
+hexadecimal ones and mixed ones of letters and digits, unless they are called ids or digests (``id_names``). The
+original is in the archive all the same. The rules are our own, since a fold must mean the same with whatever libraries
+it runs.
 
 Most events hold nothing of the kind: ``among`` says so at the cost of a glance at their facts.
 """
@@ -18,6 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from projections.cards.forms import MASK
+from projections.cards.id_names import PLAIN_TOKEN, names_id, told_id, told_plain
 from projections.cards.secret_columns import without_columns
 
 _PASS = (
@@ -30,7 +32,7 @@ _LABEL = (
     r"|(?:access|auth|refresh|bearer|session|id|csrf|oauth|api|bot)[\ _-]?tokens?|authorization|密钥|令牌"
 )
 _NAMED = re.compile(
-    rf"(?!(?i:.*(?:page|next|continuation|sync)[._-]?token))(?:(?i:.*(?:{_LABEL})|.*passw(?:or)?ds|(?:.*[._-])?token|(?:.*_)(?:pass|pat))|.*[a-z]Token)"
+    rf"(?!.*{PLAIN_TOKEN}$)(?:(?i:.*(?:{_LABEL})|.*passw(?:or)?ds|(?:.*[._-])?token|(?:.*_)(?:pass|pat))|.*[a-z]Token)"
 )
 _ASSIGNED = re.compile(
     rf"(?i:(?:(?<![A-Za-z])(?:{_LABEL}|\btoken)|passw(?:or)?d|_pass|_pat)"
@@ -69,8 +71,10 @@ _LOGIN = re.compile(
 _BEARER = re.compile(r"(?i:\b(?:bearer|basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{16,})")
 _KNOWN = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_.-]{16,}"
-    r"|(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|npm_|hf_|pypi-|dop_v1_)[A-Za-z0-9_-]{10,}"
+    r"|(?<![A-Za-z0-9])(?:sk|pk|rk)[-_](?=[A-Za-z0-9_.-]{0,64}\d)[A-Za-z0-9_.-]{16,}"
+    r"|(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|dop_v1_|whsec_|ya29\.)[A-Za-z0-9_-]{10,}"
+    r"|(?<![A-Za-z0-9])(?:npm_|hf_)[A-Za-z0-9]{30,}|(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{40,}"
+    r"|(?<=AccountKey=)[A-Za-z0-9+/]{40,}={0,2}"
     r"|(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}"
     r"|(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}"
     r"|(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
@@ -82,8 +86,6 @@ _USERINFO = re.compile(r"(?<=://)[^\s/:@\"'\\]{0,64}:(?P<value>(?!\[masked\])[^\
 _TELLING = (_COOKIE, _ASSIGNED, _SPOKEN, _BARE, _SPOKEN_CJK, _ELEMENT, _QUERY, _LOGIN, _BEARER, _USERINFO)
 _LONG = re.compile(r"(?<![A-Za-z0-9_-])(?P<value>[A-Za-z0-9]{24,512}+)(?![A-Za-z0-9_-])")
 _HEX = re.compile(r"(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
-_DIGEST = re.compile(r"(?i:commit|sha\d*|digest|hash|md5|checksum|etag|revision|index|tree|blob|parent|integrity)")
-_NEAR = 24
 
 _HINTS = (
     "pwd", "secret", "token", "credential", "authorization", "bearer", "private", "xox", "eyj", "_pat:", "kennwort",
@@ -162,7 +164,12 @@ def masked(value: Any) -> Any:
 
 def _object(value: dict[str, Any]) -> dict[str, Any]:
     said = {masked_text(key): _member(key, item) for key, item in value.items()}
-    if any(isinstance(said.get(name), str) and _NAMED.fullmatch(said[name]) for name in _NAMES):
+    told = [value[name] for name in _NAMES if isinstance(value.get(name), str)]
+    if any(map(names_id, told)):
+        said |= {
+            name: _identified(value[name]) for name in _VALUES if name in said
+        }  # {"name": "trace_id", "value": ..}
+    if any(_NAMED.fullmatch(name) for name in told):
         said |= {name: _hidden(said[name]) for name in _VALUES if name in said}  # {"name": "PASSWORD", "value": ...}
     names = next((said[name] for name in _COLUMNS if isinstance(said.get(name), list)), ())
     for name in _ROWS:
@@ -180,16 +187,26 @@ def _row(names: Sequence[Any], row: Any) -> Any:
 
 def _member(key: str, item: Any) -> Any:
     if isinstance(item, (str, list)) and _NAMED.fullmatch(key):
-        return _hidden(item)
+        return item if _counts(key, item) else _hidden(item)
     if isinstance(item, int) and not isinstance(item, bool) and _PASSWORD.fullmatch(key):
         return MASK
     if isinstance(item, dict) and _NAMED.fullmatch(key) and _PASSWORD.fullmatch(key):
         return _hidden(item)
     if isinstance(item, str) and _COOKIES.fullmatch(key) and "=" in item:
         return MASK
-    if isinstance(item, str) and _DIGEST.search(key):
-        return masked_text(item, digest=True)
-    return masked(item)
+    return _identified(item) if isinstance(item, (str, list)) and names_id(key) else masked(item)
+
+
+def _counts(name: str, item: Any) -> bool:
+    """Whether a field tells how many tokens there are."""
+    return isinstance(item, str) and item.isdigit() and name.casefold().endswith("tokens")
+
+
+def _identified(item: Any) -> Any:
+    """What a field named for an id holds: one token is one, however random it looks."""
+    if isinstance(item, list):
+        return [_identified(one) for one in item]
+    return masked_text(item, named=len(item.split(None, 1)) == 1) if isinstance(item, str) else masked(item)
 
 
 def _hidden(item: Any) -> Any:
@@ -210,14 +227,15 @@ _PASSWORD = re.compile(rf"(?i:(?:.*[._-])?(?:pin|secret)|.*(?:{_PASS})|.*passw(?
 _PLAIN = frozenset(("none", "null", "true", "false", "required", "optional", "string", "missing", "invalid", "expired"))
 
 
-def masked_text(text: str, *, digest: bool = False) -> str:
-    """A text with its secrets masked. ``digest``: long hexadecimal tokens in it are known to be digests."""
+def masked_text(text: str, *, named: bool = False) -> str:
+    """A text with its secrets masked. ``named``: it is known to be an id or a digest, unless it has a secret's form."""
     if not suspicious(text):
         return text
     text = _KNOWN.sub(MASK, text)
     for pattern in _TELLING:
         text = pattern.sub(_without, text)
-    text = _LONG.sub(lambda match: MASK if _drawn(match, digest) else match[0], text)
+    if not named:
+        text = _LONG.sub(lambda match: MASK if _drawn(match) else match[0], text)
     return without_columns(text, lambda name: _NAMED.fullmatch(name) is not None)
 
 
@@ -225,15 +243,20 @@ def _without(match: re.Match[str]) -> str:
     group = "value" if match["value"] is not None else "quoted"
     if match[group].casefold() in _PLAIN:
         return match[0]
-    return match[0][: match.start(group) - match.start()] + MASK
+    label = match[0][: match.start(group) - match.start()]
+    if _counts(label.rstrip("\"'\\ :=："), match[group]):
+        return label + match[group]
+    if label[:5].casefold() == "token" and told_plain(match.string, match.start()):
+        return match[0]
+    return label + MASK
 
 
-def _drawn(match: re.Match[str], digest: bool) -> bool:
-    """Whether a long token looks drawn at random, and is not called a digest by what stands before it."""
+def _drawn(match: re.Match[str]) -> bool:
+    """Whether a long token looks drawn at random, and is not called an id or a digest by what stands before it."""
     token = match[0]
     if _HEX.fullmatch(token):
-        before = match.string[max(0, match.start() - _NEAR) : match.start()]
-        return not (digest or token.isdigit() or _DIGEST.search(before))
+        return not (token.isdigit() or told_id(match.string, match.start()))
     kinds = [("0" if c.isdigit() else "a" if c.islower() else "A") for c in token]
     turns = sum(one != other for one, other in pairwise(kinds))
-    return len(set(kinds)) == 3 and turns >= len(token) // 3 and kinds.count("0") >= 3
+    random = len(set(kinds)) == 3 and turns >= len(token) // 3 and kinds.count("0") >= 3
+    return random and not told_id(match.string, match.start())
