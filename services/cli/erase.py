@@ -63,7 +63,10 @@ def erasures(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was erased, when and by whom, the newest first; with ID, how far that erasure is."""
+    """List what was erased, when and by whom.
+
+    The newest comes first. With ID, how far that erasure is, with exit code 1 until it is done.
+    """
     with connected(data, url) as client:
         if id is not None:
             _print(client.get(f"/v1/erasures/{segment(id)}"), as_json)

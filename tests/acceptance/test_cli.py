@@ -48,7 +48,7 @@ def a_run(instance: Instance, stem: str) -> str:
 
 COMMANDS = """
 up demo worker doctor publish import runs events task resume cards card memories memory remember forget
-settlements settle beliefs belief rows status rebuild verify generations deadletters refused restore
+settlements settle beliefs belief rows status rebuild verify generations deadletters refused restore erase erasures
 """
 
 

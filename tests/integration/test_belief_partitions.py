@@ -129,10 +129,12 @@ def erased(instance: Instance) -> dict[str, Any]:
     found = rows_of(instance)
     for one in found["experiences"]:
         if one["deriver_version"] == LAST_WORD:
-            del one["event_id"]  # an erasure has other ids in each partition
+            del one["event_id"], one["time"]  # an erasure has other ids in each partition, and this moment
     for one in found["evidence"]:
         if not one["counts"]:
-            del one["event_id"]
+            del one["event_id"], one["time"]
+    for one in found["beliefs"]:
+        one["latest"] = [entry for entry in one["latest"] if entry[1].removeprefix("run/") not in gone]
     return found
 
 
