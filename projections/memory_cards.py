@@ -91,6 +91,7 @@ def _called(scene: Scene, payload: ToolCalled) -> None:
         called=True, name=payload.name, subject=call_subject(payload, scene.traced), side_effect=payload.side_effect
     )
     _use(scene, "call", payload.call_id, payload.name, spare=own)
+    flows.called(scene.draft, scene.event.agent, payload.name)
     card = scene.woken(own) if own else None
     if card is not None:
         card["tool"] = payload.name
@@ -111,7 +112,7 @@ def _use(scene: Scene, kind: str, used_by: str, name: str, *, spare: str = "", m
             continue
         row["uses"] += 1
         stood = flows.places(row["origins"])
-        origin[value] = stood[0][1]
+        origin[value] = "" if stood[0][1].startswith("~") else stood[0][1]
         found += [(tool, field, parameter) for tool, field in stood]
         for card in (row["first"], row["last"]) if row["first"] != row["last"] else (row["first"],):
             if card != spare:
@@ -156,7 +157,6 @@ def _answered(scene: Scene, payload: ToolReturned | ToolFailed) -> None:
     words = "failed" if failed else found.words if found else ""
     reasons = {rule: 1 for rule, speaks in ((CONSTRAINT, words), (CHANGE, call["side_effect"])) if speaks}
     tool = call["name"] or payload.name
-    flows.seen(scene.draft, scene.event.agent, tool, scene.traced.fields)
     subjects = ((call["subject"], not failed),)
     more = {"call_id": payload.call_id, "excludes": words}
     call["card"] = observe(
@@ -237,7 +237,7 @@ def _named(recorded: Recorded) -> list[RowRef]:
     match recorded.payload:
         case ToolCalled() as payload:
             refs.append(RowRef("card_calls", (short(event.run), short(payload.call_id))))
-            refs.append(RowRef("card_flows", (short(event.agent), short(payload.name))))
+            refs += (RowRef("card_flows", (short(event.agent), short(payload.name))), RowRef("card_needs"))
             return [*refs, RowRef("card_subjects", (call_subject(payload, traced),))]
         case ToolReturned(call_id=call) | ToolFailed(call_id=call):
             refs.append(RowRef("card_calls", (short(event.run), short(call))))
@@ -251,7 +251,7 @@ def _named(recorded: Recorded) -> list[RowRef]:
     return [*refs, RowRef("card_needs")]
 
 
-MEMORY_CARDS = Projection(name="memory_cards", version=3, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
+MEMORY_CARDS = Projection(name="memory_cards", version=4, tables=TABLES, handles=_HANDLES, apply=apply, names=names)
 
 
 def memory_cards(templates: Templates) -> Projection:

@@ -13,8 +13,9 @@ Erasable = Literal["user", "agent", "org", "task", "session", "run"]
 class ContextAssembled(Payload, frozen=True, kw_only=True):
     """A context was handed out; enough to make it again, not its text.
 
-    ``positions``: read model and key -> how far it was read. ``learned`` ([tool, field, seen, became]) and
-    ``parameters`` are what was known of an agent's tools, ``recalled`` ([card, task]) what the query brought from other
+    ``positions``: read model and key -> how far it was read. ``expected`` ([tool, field, chance that the next call
+    takes a value of it], learned of ``calls``) and ``parameters`` are what was known of an agent's tools (``learned``
+    in records of earlier versions), ``recalled`` ([card, task]) what the query brought from other
     tasks: they came from beyond the task's own events. ``brought`` are memories that the query brought, ``memories``
     all that it tells, each as [memory, scope].
     ``policy`` ([scope, belief]): the rules that hold there, the first ones told first.
@@ -30,6 +31,8 @@ class ContextAssembled(Payload, frozen=True, kw_only=True):
     digest: str = ""
     request: dict[str, JsonValue] = {}
     learned: list[tuple[str, str, int, int]] = []
+    expected: list[tuple[str, str, Unit]] = []
+    calls: Count = 0
     parameters: list[str] = []
     recalled: list[tuple[str, str]] = []
     policy: list[tuple[str, str]] = []

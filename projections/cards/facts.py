@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import regex
 
 from projections.bounds import canonical, short
+from projections.cards import columns
 from projections.cards.opening import read
 from projections.cards.prose import sentences
 
@@ -111,17 +112,25 @@ def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inn
         elif isinstance(item, dict):
             _object(item, name, way + key, facts, inner)
         elif isinstance(item, list):
-            _array(item, name, way + key, record, facts, inner)
+            names = columns.named_by_sibling(value, item) if item and type(item[0]) is list else None
+            _array(item, name, way + key, record, facts, inner, names)
         else:
             _leaf(item, name, way + key, record, facts, inner)
         if len(facts) >= MAX_FACTS:
             return
 
 
-def _array(value: list[Any], field: str, path: str, record: str, facts: list[Fact], inner: bool = False) -> None:
-    """The facts of an array: scalars in it belong to ``record``, the object or array around it."""
-    way = f"{path}." if path else ""
-    for place, item in enumerate(value):
+def _array(
+    value: list[Any], field: str, path: str, record: str, facts: list[Fact], inner: bool = False,
+    names: list[str] | None = None,
+) -> None:  # fmt: skip
+    """The facts of an array: scalars in it belong to ``record``, the object or array around it. ``names``: of cells."""
+    way, first = f"{path}." if path else "", 0
+    if names is None and value and type(value[0]) is list:
+        names, first = columns.named(value) or (None, 0)
+    for place, item in enumerate(value[first:] if first else value):
+        if names:
+            item = dict(zip(names, item, strict=True))
         if isinstance(item, dict):
             _object(item, field, f"{way}{place}", facts, inner)
         elif isinstance(item, list):

@@ -1,19 +1,17 @@
-"""Which fields of results become which parameters of calls: counted, by names alone, never by values.
+"""Which calls follow which, and which fields of results become which of their parameters: counted, by names alone.
 
+Values of prose have no field: they are counted under a digest of the words before them (``phrases.counted_as``).
 What a person wrote has the tool ``user``, a decision ``decision``, and no field. A name that is too long for one is
 cut; keys that are values stand as ``*`` already (``facts``), so no value travels from task to task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from projections.bounds import short
 from projections.draft import Draft
-
-MAX_SEEN = 128
-"""Fields of one tool that are counted in a task, at most."""
 
 MAX_FLOWS = 256
 """Flows into one tool that are counted in a task, at most."""
@@ -27,19 +25,20 @@ Flow = tuple[str, str, str]
 """(tool, field, parameter): from where, to where."""
 
 
-def seen(draft: Draft, agent: str, tool: str, fields: Sequence[str]) -> None:
-    """These fields stood in one more result of the tool."""
-    if fields:
-        row = draft.edit("card_fields", short(agent), short(tool))
-        row["seen"] = _counted(row["seen"], map(_named, fields), MAX_SEEN)
-
-
 def flowed(draft: Draft, agent: str, used_by: str, flows: Iterable[Flow]) -> None:
     """Values went into a call of a tool, each flow counted once."""
     names = [SEPARATOR.join(map(_named, flow)) for flow in sorted(set(flows))]
     if names:
         row = draft.edit("card_flows", short(agent), short(used_by))
         row["counts"] = _counted(row["counts"], names, MAX_FLOWS)
+
+
+def called(draft: Draft, agent: str, tool: str) -> None:
+    """A tool is called, after the one that this task called before."""
+    task, name = draft.edit("card_needs"), short(tool)
+    row = draft.edit("card_flows", short(agent), name)
+    row["after"] = _counted(row["after"], (task["called"],), MAX_FLOWS)
+    task["called"] = name
 
 
 def _counted(before: dict[str, int] | None, names: Iterable[str], limit: int) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Exact values: what a later decision either uses exactly or does not use, equal ones as equal text.
 
 A value is an id, a number, a date, a time, a path, an address or a name. Equal are ``1,200`` and ``1200.0``, ``HAT136``
-and ``hat136``, ``May 20`` and ``2024-05-20`` (by its day), ``3:05 PM`` and ``15:05``, composed and decomposed accents,
-full width and half. Ubiquitous values (true, null, small numbers, bare years) are none, since their turning up twice
-says nothing.
+and ``hat136``, ``#W12`` and ``W12``, ``May 20`` and ``2024-05-20`` (by its day), ``3:05 PM`` and ``15:05``, composed
+and decomposed accents, full width and half. Ubiquitous values (true, null, small numbers, bare years) are none, since
+their turning up twice says nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def normal(token: str) -> str:
     if len(token) > MAX_VALUE:
         return ""
     text = token if token.isascii() else unicodedata.normalize("NFKC", token)
-    text = text.strip().casefold()
+    text = text.strip().casefold().lstrip("# ")
     if text in UBIQUITOUS:
         return ""
     bare = text.strip(_MONEY).rstrip() if text[:1] in _MONEY or text[-1:] in _MONEY else text

@@ -83,10 +83,10 @@ def _seen_again(scene: Scene, name: str) -> bool:
 
 def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int], *, first_time: bool) -> int:
     """Note where values stand. How much the new ones among them weigh; without any, what is told in words."""
-    draft = scene.draft
+    draft, behind = scene.draft, scene.traced.behind
     news: list[tuple[str, str]] = []
     for value, field in scene.traced.found.items():
-        before, here = draft.peek("card_values", value), place(tool, field)
+        before, here = draft.peek("card_values", value), place(tool, behind.get(value, field))
         if before is None:
             news.append((value, field))
             row = {"value": value, "first": card, "last": card, "origins": here, "cards": 1, "uses": 0}

@@ -122,6 +122,7 @@ CARD_NEEDS = read_model_table(
     text("tools"),  # digest of the declared tools
     json("parameters"),  # parameter, its words joined by "_" -> [tool, parameter]
     json("steps"),  # open step -> the words of its title
+    text("called"),  # the tool that was called last
 )
 
 CARD_FLOWS = read_model_table(
@@ -130,19 +131,11 @@ CARD_FLOWS = read_model_table(
     text("agent", pk=True),
     text("used_by", pk=True),  # the tool that was called
     json("counts"),  # tool, field and parameter, joined by U+001F -> how often
+    json("after"),  # the tool that was called before it in the task, "" for none -> how often
 )
 Index("card_flows_by_agent", CARD_FLOWS.c.org, CARD_FLOWS.c.agent)
 
-CARD_FIELDS = read_model_table(
-    METADATA,
-    "card_fields",
-    text("agent", pk=True),
-    text("tool", pk=True),
-    json("seen"),  # field -> in how many results it stood
-)
-Index("card_fields_by_agent", CARD_FIELDS.c.org, CARD_FIELDS.c.agent)
-
 TABLES = (
-    CARDS, CARD_LATENT, CARD_VALUES, CARD_USES, CARD_SUBJECTS, CARD_CALLS, CARD_NEEDS, CARD_FLOWS, CARD_FIELDS
+    CARDS, CARD_LATENT, CARD_VALUES, CARD_USES, CARD_SUBJECTS, CARD_CALLS, CARD_NEEDS, CARD_FLOWS
 )  # fmt: skip
 BLANKS = Blanks(TABLES)

@@ -19,6 +19,7 @@ from projections.bounds import digest
 from projections.cards import secrets
 from projections.cards.facts import Fact, facts_in, facts_of, opened
 from projections.cards.forms import UBIQUITOUS, normal
+from projections.cards.phrases import behind
 from projections.cards.summary import message_text
 from projections.cards.values import of_facts
 
@@ -37,7 +38,8 @@ class Traced(NamedTuple):
 
     ``content``: the payload's own, secrets masked, a text that holds JSON opened. ``found``: value -> the field that
     it stands in first (of a call: the parameter). ``entity``: [field, value] or empty. ``top``: the fields of the
-    outermost object; ``fields``: all of them. ``text``: the digest of the content.
+    outermost object; ``fields``: all of them. ``text``: the digest of the content. ``behind``: of a result, values of
+    prose -> what the words before them are counted as.
     """
 
     content: Any = None
@@ -47,6 +49,7 @@ class Traced(NamedTuple):
     top: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     text: str = ""
+    behind: dict[str, str] = {}  # noqa: RUF012 - read only
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -89,7 +92,8 @@ def _trace(payload: Any) -> Traced:
             content, facts, _ = _read(arguments)
             return Traced(content, facts, of_facts(facts))
         case ToolReturned(result=content):
-            return _of_content(content)
+            traced = _of_content(content)
+            return traced._replace(behind=behind(traced.facts))
         case ToolFailed(error=error):
             return _of_content(error)
         case MessageAdded(role="user", content=content):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from projections.context.phrases import phrased, phrases_before
+from projections.cards.facts import Fact
+from projections.context.phrases import labels, phrased, phrases_before
 from projections.context.ranking import Ranked, rank
-from projections.context.rendering import by_field, compressed, heading, labels_of
+from projections.context.rendering import by_field, compressed, heading
 from projections.context.sentences import room, whole
 from projections.context.shapes import is_prose
-from projections.context.sources import Needs, Source
+from projections.context.sources import PERSON, Needs, Source
 from projections.context.tokens import count, weigh
 
 LISTED = "(by field, each value once: lists side by side are no rows)"
@@ -63,7 +64,7 @@ class _Choice:
 
     def __init__(self, sources: Sequence[Source], budget: int) -> None:
         self.sources, self._budget = sources, budget
-        self._labels = [labels_of(tuple({fact.field: None for fact in source.facts})) for source in sources]
+        self._labels = [labels(source) for source in sources]
         self._headings = [weigh(heading(source, source.about)) + LINE for source in sources]
         self._as_one = sum(self._headings) > HEADINGS * budget
         self._size = 0 if self._as_one else note(budget)
@@ -88,7 +89,7 @@ class _Choice:
             instead = taken.intersection(phrases_before(source.facts, index))
         elif (place, fact.record) in self._whole:
             return True
-        named = (-1 if self._as_one else place, self._labels[place][fact.field])
+        named = (-1 if self._as_one else place, self._label(place, fact))
         size = self._size + weigh(fact.text) + SEPARATOR
         size -= sum(weigh(source.facts[phrase].text) + SEPARATOR for phrase in instead)
         size += 0 if named in self._named else weigh(named[1]) + LINE
@@ -118,7 +119,13 @@ class _Choice:
         if not self._as_one:
             return noted([compressed(self.sources[place], facts) for place, facts in told.items()], self._budget)
         facts = ((place, self.sources[place].facts[index]) for place in told for index in sorted(told[place]))
-        return by_field((self._labels[place][fact.field], fact.text) for place, fact in facts)
+        return by_field((self._label(place, fact), fact.text) for place, fact in facts)
+
+    def _label(self, place: int, fact: Fact) -> str:
+        """What a value is told behind: its field, or where it has none (a list of paths) and no heading, its tool."""
+        if fact.field or not self._as_one or self.sources[place].title == PERSON or is_prose(*fact[::2]):
+            return self._labels[place][fact.field]
+        return self.sources[place].title
 
 
 def noted(cards: Sequence[str], budget: int) -> list[str]:

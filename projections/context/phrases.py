@@ -1,81 +1,20 @@
-"""The values of a sentence, each with the words that it stands behind: what a field's name is in data.
-
-    Slot FR-2K9 is on 2026-05-04 from 09:30, room 12b.     Slot: FR-2K9; is on: 2026-05-04; from: 09:30; room: 12b
-    编号为P123，医保卡号YB456。                              编号为: P123; 医保卡号: YB456
-
-The words before a value name it, up to ``MAX_WORDS`` of them (``MAX_LETTERS`` letters where words have no spaces), and
-no further back than the punctuation before them. Values side by side (``orders: A1, A2 and A3``) share the words before
-the first. A value that nothing stands before is told by its sentence alone.
-"""
+"""Sources whose sentences are told by phrases: their values as facts, each behind the words that name it there."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import regex
 
 from projections.cards.facts import Fact
-from projections.cards.tokens import spans
-from projections.context.rendering import AS_TOLD
+from projections.cards.phrases import AS_TOLD, SPACELESS, phrases
+from projections.context.rendering import labels_of
 from projections.context.shapes import is_prose, several
-from projections.context.sources import Source
+from projections.context.sources import PERSON, Source
 
-PERSON = "user"
-"""Title of what a person said."""
-
-MAX_WORDS = 2
-MAX_LETTERS = 4
-
-_SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}"
-_NEXT_TO = regex.compile(r"[\s,;/、，；]*(?:(?:and|or|und|oder|y|o|et|ou|e|и|或|和|及|と)[\s])?[\s#$€£¥]*|[和或及と]")
-_LEAD = regex.compile(
-    rf"""(?: (?<![\w./\\-])
-             (?P<words>[^\W\d_{_SPACELESS}][\w'’-]*(?:[ ][^\W\d_{_SPACELESS}][\w'’-]*){{0,{MAX_WORDS - 1}}})
-           | (?P<letters>\p{{Han}}{{0,2}}[\p{{Katakana}}ー]{{2,12}} | [{_SPACELESS}]{{1,{MAX_LETTERS}}}) )
-        (?P<gap>[ :：=(（\[「『“"'`*#$€£¥№-]*)$""",
-    regex.VERBOSE,
-)
-_LEADS = regex.compile(r"[ :：#(（]{1,3}")
-_LAST = regex.compile(rf"(?:[{_SPACELESS}]{{2}}|(?<=[ ])[^\s{AS_TOLD}]+)[ ]?{AS_TOLD}?$")
-_WINDOW = 60
-"""Code points before a value that are searched for words."""
-
-
-@lru_cache(maxsize=16_384)
-def phrases(sentence: str) -> tuple[tuple[str, str], ...]:
-    """(name, value) of each value of a sentence, in order (those that nothing stands before are left out).
-
-    A name ends in ``AS_TOLD`` where the value follows it in the sentence with no more than a space between.
-    """
-    found: list[tuple[str, str]] = []
-    places = list(spans(sentence))
-    end, name = 0, ""
-    for place, (start, stop, plain) in enumerate(places):
-        next_one = places[place + 1][0] if place + 1 < len(places) else 0
-        if plain and next_one and not sentence[start].isdigit() and _LEADS.fullmatch(sentence, stop, next_one):
-            continue  # it names what follows
-        before, value = sentence[max(end, start - _WINDOW) : start], sentence[start:stop]
-        if plain and before == " " and found and found[-1][1].isdigit():
-            found[-1] = (found[-1][0], f"{found[-1][1]} {value}")  # a house's number, and its street
-            end = stop
-            continue
-        if not (name and end and _NEXT_TO.fullmatch(before)):
-            name = _name(before)
-        if name:
-            found.append((name, value))
-        end = stop if name or not plain else end
-    return tuple(found)
-
-
-def _name(before: str) -> str:
-    """The words that end a text, as the name of what follows."""
-    lead = _LEAD.search(before)
-    if lead is None:
-        return ""
-    name = lead["words"] or lead["letters"]
-    return f"{name}{lead['gap']}{AS_TOLD}" if lead["gap"] in ("", " ") else name
+_LAST = regex.compile(rf"(?:[{SPACELESS}]{{2}}|(?<=[ ])[^\s{AS_TOLD}]+)[ ]?{AS_TOLD}?$")
 
 
 def phrased(sources: Sequence[Source]) -> list[Source]:
@@ -83,7 +22,7 @@ def phrased(sources: Sequence[Source]) -> list[Source]:
 
     A value that is a field's somewhere is told there; one that a tool and a person told, as the tool did.
     """
-    known = {fact.text for source in sources for fact in source.facts if not is_prose(fact.field, fact.text)}
+    known = {fact.text for source in sources for fact in source.facts if fact.field and not is_prose(*fact[::2])}
     told = {place: _told(source.facts, known) for place, source in enumerate(sources) if source.title != PERSON}
     known |= {fact.text for facts in told.values() for fact in facts}
     return [
@@ -109,14 +48,17 @@ def _told(facts: Iterable[Fact], known: Collection[str]) -> tuple[Fact, ...]:
             told += [fact._replace(text=thing) for thing in things]
             continue
         told.append(fact)
-    names = Counter(fact.field for fact in told if not is_prose(fact.field, fact.text))
-    shared = Counter(_last_of(name) for name in names)
-    return tuple(
-        fact._replace(field=_last_of(fact.field))
-        if names[fact.field] == 1 and shared[_last_of(fact.field)] > 1
-        else fact
-        for fact in told
-    )
+    return tuple(told)
+
+
+def labels(source: Source) -> Mapping[str, str]:
+    """A name for each field of a source as it is told: names of prose that stand once share the word they share."""
+    fields = labels_of(tuple({fact.field: None for fact in source.facts}))
+    names = Counter(fact.field for fact in source.facts if AS_TOLD in fact.field)
+    if not names:
+        return fields
+    shared = Counter(map(_last_of, names))
+    return fields | {name: last for name, count in names.items() if count == 1 and shared[last := _last_of(name)] > 1}
 
 
 @lru_cache(maxsize=8_192)

@@ -1,58 +1,61 @@
-"""Which facts a next decision is likely to need: a score a value, from value-free statistics and the task's own past.
+"""Which facts a next decision is likely to need: what is learned of calls, times what the task itself says.
 
-    shape     ids more than dates, dates more than numbers, all of them more than flags; a field of many records is a
-              choice of one among them, so each of its values less; a sentence by the values that are told only there
-    flows     how often this tool's field became an argument after earlier results, which outweighs the shape in time
-    wanted    the field has the words of a parameter
-    used      a call or decision of this task used the value before
+    expected  how likely the next call takes a value of this field, by what followed the last call before
+              (``expecting``); while little is learned, the form counts: ids more than dates, dates more than numbers
+    among     a field of many records is a choice of one among them, so each of its values is less likely
     said      the latest messages name the value, or another one of its record
+    used      a call or decision of this task used the value before: of many, it is the one it is about; and as long as
+              little is learned of which calls follow which, what was used is used again
+    wanted    the field has the words of a parameter; this, too, only as long as little is learned
     excluded  its record says that it is no choice: sold out, not available
-    recency   by how many cards ago it was mentioned last, never by a clock; what came last is what comes next
-    mode      what kind of work it is for raises the forms that it lives on
+    replaced  a later card says otherwise
 
-A value that several cards mention counts once, where it was mentioned first, with the best of its scores: so it stands
-among the others of that card, and needs no heading of its own.
+What speaks for a value is multiplied, as odds are: the factors were fitted by logistic regression to calls of recorded
+and made-up runs, and rounded. A value that several cards mention counts once, with the best of its scores, where it
+stands behind a name first: so it stands among the others of that card, and needs no heading of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import sqrt
 from typing import NamedTuple
 
 from projections.cards.facts import Fact
 from projections.cards.needs import readings
+from projections.cards.phrases import AS_TOLD, counted_as, phrases
 from projections.cards.rules import excludes
-from projections.context.phrases import phrases
 from projections.context.rendering import row_of
 from projections.context.shapes import NAME, is_prose, names_a_thing, sentence, shape, telling, values_of
-from projections.context.sources import Needs, Source
+from projections.context.sources import PERSON, Needs, Source
 
-WEIGHT_USED = 1.0
-WEIGHT_WANTED = 0.2
-WEIGHT_WORTH = 0.005
-"""For each point of the card's value, at most ``MOST_WORTH`` of them."""
-MOST_WORTH = 20
-SEEN_ENOUGH = 5.0
-"""Results after which what was seen of a field weighs as much as its shape."""
-WEIGHT_SAID, WEIGHT_BESIDE = 0.3, 0.1
-"""Of a value that the latest messages name, and of those that stand in its record."""
-LATEST = 1.6
-"""What a score of the latest card becomes."""
-FADING = 0.98
-"""What a score keeps for each later card."""
+SMOOTHING = 5.0
+"""Calls after which what was learned weighs as much as the shape of a value."""
+TAKEN = 0.5
+"""How likely a call takes a value whose shape speaks for it wholly."""
+CHOICE = 0.7
+"""How far the records of a result share the chance of their field: 0 not at all, 1 one of them is meant."""
+SAID, BESIDE = 12.0, 5.0
+"""Factors of a value that the latest messages name, and of those that stand in its record."""
+USED = 3.0
+"""Factor of a value that was used before, where its field has others."""
+USED_AGAIN, WANTED = 4.0, 2.0
+"""Factors of a value that was used before, and of one that a parameter asks for, while nothing is learned."""
+WORTH, MOST_WORTH = 0.005, 20
+"""What each point of the card's value adds to a factor, and points that count at most."""
+FORM = 0.3
+"""Power of what the form of a value says, beside what was learned: of equal chances an id goes before a flag."""
+PROSE = 0.03
+"""Factor of a whole sentence: it costs many times what a value costs."""
+PERSONS = 0.3
+"""Factor of what a person said: the latest of it stands before a model anyway."""
 PHRASED = 0.3
 """What a sentence's chance keeps when the things that it names are told without it."""
 REPLACED = 0.3
 """What a score keeps when a later card replaced this one."""
-EXCLUDED = 0.4
+EXCLUDED = 0.5
 """What a score keeps when its record is no choice."""
-SHARED = 0.5
-"""How far the records of a result share what was seen of their field: 0 not at all, 1 one of them is meant."""
-ALTERNATIVES = 4.0
-"""Records from which on a field counts as a choice among them."""
 
 _CHOICES = frozenset(("available", "in_stock", "active", "allowed", "eligible", "enabled", "valid"))
 _NO = frozenset(("false", "no", "0"))
@@ -69,15 +72,14 @@ class Ranked(NamedTuple):
 def rank(sources: Sequence[Source], needs: Needs) -> list[Ranked]:
     """The values of all sources (the latest last), the most likely first; equal scores in the order of the log."""
     best: dict[object, Ranked] = {}
-    last, scores = len(sources) - 1, _Scores(sources, needs)
+    scores = _Scores(sources, needs)
     for place, source in enumerate(sources):
         records = _Records(source.facts, needs.said)
-        recency = float(FADING ** (last - place)) * (LATEST if place == last else 1.0)
         for index, fact in enumerate(source.facts):
             identity = _identity(place, fact)
-            score = scores.of(source, fact, records) * recency + records.said(fact)
+            score = scores.of(source, fact, records)
             before = best.get(identity)
-            if before is None or (sources[before.source].replaced_by and not source.replaced_by):
+            if before is None or _tells_less(sources, before, fact, source):
                 best[identity] = Ranked(score if before is None else max(score, before.score), place, index)
             elif score > before.score:
                 best[identity] = before._replace(score=score)
@@ -89,6 +91,7 @@ class _Scores:
 
     def __init__(self, sources: Sequence[Source], needs: Needs) -> None:
         self._needs = needs
+        self._new = SMOOTHING / (SMOOTHING + needs.calls)  # how little is learned: 1 nothing, 0 all there is
         self._in_fields = {
             value
             for source in sources
@@ -98,26 +101,33 @@ class _Scores:
         }
 
     def of(self, source: Source, fact: Fact, records: _Records) -> float:
-        """The score of a fact, its age and the latest messages apart."""
-        needs, among = self._needs, records.of[fact.field]
-        values = values_of(fact.field, fact.text)
-        if is_prose(fact.field, fact.text):
-            values = tuple(value for value in values if value not in self._in_fields)
-            chance = sentence(len(values), needs.mode)
-            if not any(map(names_a_thing, values)) and any(names_a_thing(value) for _, value in phrases(fact.text)):
-                chance = sentence(0, needs.mode) * PHRASED
-        else:
-            chance = shape(fact.text, needs.mode) * sqrt(ALTERNATIVES / (ALTERNATIVES - 1 + among))
-        seen, became = needs.rates.get((source.title, _counted_as(fact)), (0, 0))
-        chance = (became / float(among**SHARED) + SEEN_ENOUGH * chance) / (seen + SEEN_ENOUGH)
-        score = chance + source.relevance + (WEIGHT_WORTH * min(source.worth, MOST_WORTH) if values else 0.0)
-        if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
-            score += WEIGHT_WANTED
+        """The score of a fact."""
+        needs, among, new = self._needs, records.of[fact.field], self._new
+        values, prior = self._told(fact)
+        score = (1 - new) * self._expected(source.title, fact) + new * TAKEN * prior
+        score *= float(prior**FORM * among**-CHOICE) * records.said(fact)
+        score *= (PERSONS if source.title == PERSON else 1.0) * (PROSE if is_prose(fact.field, fact.text) else 1.0)
         if needs.used and not needs.used.isdisjoint(values):
-            score += WEIGHT_USED
+            score *= (USED if among > 1 else 1.0) * USED_AGAIN**new
+        if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
+            score *= WANTED**new
         if row_of(fact) in records.excluded:
             score *= EXCLUDED
+        score *= 1.0 + source.relevance + (WORTH * min(source.worth, MOST_WORTH) if values else 0.0)
         return score * REPLACED if source.replaced_by else score
+
+    def _told(self, fact: Fact) -> tuple[tuple[str, ...], float]:
+        """The values that a fact tells, and what its form alone says of it."""
+        values, mode = values_of(fact.field, fact.text), self._needs.mode
+        if not is_prose(fact.field, fact.text):
+            return values, shape(fact.text, mode)
+        values = tuple(value for value in values if value not in self._in_fields)
+        if not any(map(names_a_thing, values)) and any(names_a_thing(value) for _, value in phrases(fact.text)):
+            return values, sentence(0, mode) * PHRASED
+        return values, sentence(len(values), mode)
+
+    def _expected(self, tool: str, fact: Fact) -> float:
+        return next((found for place in places(tool, fact) if (found := self._needs.expected.get(place))), 0.0)
 
 
 class _Records:
@@ -135,10 +145,10 @@ class _Records:
         self.named = {row_of(fact) for fact in facts if once[fact.field, fact.text] == 1 and self._says(fact)} - {""}
 
     def said(self, fact: Fact) -> float:
-        """What the latest messages add to a fact."""
+        """The factor of a fact by what the latest messages say."""
         if not self._said or is_prose(fact.field, fact.text):
-            return 0.0
-        return WEIGHT_SAID if self._says(fact) else WEIGHT_BESIDE if row_of(fact) in self.named else 0.0
+            return 1.0
+        return SAID if self._says(fact) else BESIDE if row_of(fact) in self.named else 1.0
 
     def _says(self, fact: Fact) -> bool:
         return len(fact.text) <= NAME and telling(fact.text) and fact.text.casefold() in self._said
@@ -152,12 +162,25 @@ def _excludes(field: str, text: str) -> bool:
     return len(text) <= NAME and excludes(text) is not None
 
 
+def _tells_less(sources: Sequence[Source], known: Ranked, fact: Fact, source: Source) -> bool:
+    """Whether a value is told better by a fact than where it was found: by a card that stands, as a field of data."""
+    before = sources[known.source]
+    told = before.facts[known.fact].field
+    return (not before.replaced_by, bool(told), AS_TOLD not in told) < (
+        not source.replaced_by, bool(fact.field), AS_TOLD not in fact.field
+    )  # fmt: skip
+
+
 def _identity(place: int, fact: Fact) -> object:
     """What makes two facts one: the same text, where it tells by itself; else the same field of the same card, too."""
     return fact.text if telling(fact.text) else (place, fact.field, fact.text)
 
 
-def _counted_as(fact: Fact) -> str:
-    """The field that a fact was counted under: what tells its object's key (``7.id: 7``) was met as that key first."""
+def places(tool: str, fact: Fact) -> Iterator[tuple[str, str]]:
+    """(tool, field) that a fact was counted under when it was used: as data, or behind the words before it.
+
+    What tells its object's key (``7.id: 7``) was met as that key first.
+    """
     above, keyed, _ = fact.field.rpartition(".*.")
-    return above if keyed and fact.record.endswith(f".{fact.text}") else fact.field
+    yield tool, above if keyed and fact.record.endswith(f".{fact.text}") else fact.field
+    yield tool, counted_as(fact.field)

@@ -25,13 +25,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from projections.cards.facts import Fact
+from projections.cards.phrases import AS_TOLD
 from projections.context.sources import Source
 
 _KEYED = ".*.id"
 """How a field ends that names a thing among many."""
-
-AS_TOLD = "\x1f"
-"""Ends a name that a value follows as in its sentence, without a colon."""
 
 REACH = 60
 """Characters of values after which a line names its field again."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from projections.context.phrases import PERSON, phrases_before
+from projections.context.phrases import phrases_before
 from projections.context.ranking import Ranked
 from projections.context.shapes import is_prose
-from projections.context.sources import Source
+from projections.context.sources import PERSON, Source
 from projections.context.tokens import weigh
 
 SHARE = 1.5

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from projections.cards.facts import Fact
 
+PERSON = "user"
+"""Title of what a person said."""
+
 SAID = 3
 """Messages that are the latest."""
 
@@ -31,15 +34,16 @@ class Source(NamedTuple):
 class Needs(NamedTuple):
     """What speaks for a fact, apart from itself; all of it known before the context is made.
 
-    ``used``: values (in normal form) that this task's calls and decisions used before. ``rates``: (tool, field) -> in
-    how many earlier results it stood, and how often a value of it became an argument. ``wanted``: parameters that
-    declared tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
+    ``used``: values (in normal form) that this task's calls and decisions used before. ``expected``: (tool, field) ->
+    how likely the next call takes a value of it, learned of so many ``calls``. ``wanted``: parameters that declared
+    tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
     words is likely to be asked for. ``mode``: what kind of work it is for, see ``shapes.MODES``. ``said``: the latest
     messages, without case.
     """
 
     used: frozenset[str] = frozenset()
-    rates: Mapping[tuple[str, str], tuple[int, int]] = {}
+    expected: Mapping[tuple[str, str], float] = {}
+    calls: int = 0
     wanted: frozenset[str] = frozenset()
     mode: str = ""
     said: str = ""

@@ -15,6 +15,7 @@ from projections.cards import tables as t
 from projections.cards.facts import Fact
 from projections.cards.flows import SEPARATOR
 from projections.cards.needs import callings, words
+from projections.context.expecting import Expected, expect
 from projections.context.sources import Needs, Source
 from projections.queries.rows import Document, is_over, many, one, position
 
@@ -28,16 +29,15 @@ MAX_USED = 20_000
 """Values of a task that count as used, at most."""
 
 MAX_COUNTED = 4_000
-"""Rows of counts that are summed for an agent, at most: one for each tool of each task."""
+"""Rows of counts that are summed for an agent, at most: one for each tool that a task called."""
 
 _STANDING = ("active", "superseded")
 
 
 class Flows(NamedTuple):
-    """Counts over tasks of an agent, by (tool, field): in how many results, and how often it became an argument."""
+    """What was learned of an agent's calls: what the next one is expected to take, and the parameters there are."""
 
-    seen: Mapping[tuple[str, str], int]
-    became: Mapping[tuple[str, str], int]
+    expected: Expected
     parameters: frozenset[str]
 
 
@@ -100,35 +100,32 @@ def read_needs(conn: Connection, org: str, task: str, flows: Flows, *, mode: str
     asked = one(conn, t.CARD_NEEDS, org, key)
     parameters = flows.parameters | set((asked or {}).get("parameters") or ())
     wanted = frozenset(words(focus)).union(*map(callings, parameters))
-    fields = {name: (count, flows.became.get(name, 0)) for name, count in flows.seen.items()}
     chosen_mode = mode or (asked or {}).get("mode") or ""
-    return Needs(frozenset(conn.execute(used).scalars()), fields, wanted, chosen_mode)
+    chances, calls = flows.expected
+    return Needs(frozenset(conn.execute(used).scalars()), chances, calls, wanted, chosen_mode)
 
 
-def read_flows(conn: Connection, org: str, agent: str) -> Flows:
-    """What became of the fields of results, over the tasks of an agent."""
-    flows, fields = t.CARD_FLOWS.c, t.CARD_FIELDS.c
-    name = short(agent)
-    counted = select(flows.counts).where(flows.org == org, flows.agent == name).order_by(flows.key, flows.used_by)
-    stood = select(fields.tool, fields.seen).where(fields.org == org, fields.agent == name)
-    stood = stood.order_by(fields.key, fields.tool)
+def read_flows(conn: Connection, org: str, agent: str, task: str) -> Flows:
+    """What was learned over the tasks of an agent, for the next call of one of them."""
+    flows = t.CARD_FLOWS.c
+    counted = select(flows.used_by, flows.counts, flows.after).where(flows.org == org, flows.agent == short(agent))
+    rows = conn.execute(counted.order_by(flows.key, flows.used_by).limit(MAX_COUNTED))
+    last = one(conn, t.CARD_NEEDS, org, task_key(task))
     return sum_flows(
-        conn.execute(counted.limit(MAX_COUNTED)).scalars(),
-        ((row.tool, row.seen or {}) for row in conn.execute(stood.limit(MAX_COUNTED))),
+        ((row.used_by, row.counts or {}, row.after or {}) for row in rows), (last or {}).get("called") or ""
     )
 
 
-def sum_flows(counts: Iterable[Mapping[str, int]], stood: Iterable[tuple[str, Mapping[str, int]]]) -> Flows:
-    """The sum of rows of ``card_flows`` and ``card_fields``."""
-    seen: Counter[tuple[str, str]] = Counter()
-    became: Counter[tuple[str, str]] = Counter()
+def sum_flows(rows: Iterable[tuple[str, Mapping[str, int], Mapping[str, int]]], last: str) -> Flows:
+    """What rows of ``card_flows`` (the tool that was called, what it took, what was called before it) say together."""
+    followed: dict[str, Counter[str]] = {}
+    takes: dict[str, Counter[tuple[str, str]]] = {}
     parameters: set[str] = set()
-    for tool, fields in stood:
-        for field, count in fields.items():
-            seen[tool, field] += count
-    for row in counts:
-        for name, count in row.items():
+    for called, counts, after in rows:
+        followed.setdefault(called, Counter()).update(after)
+        taken = takes.setdefault(called, Counter())
+        for name, count in counts.items():
             tool, field, parameter = name.split(SEPARATOR)
-            became[tool, field] += count
+            taken[tool, field] += count
             parameters.add("_".join(words(parameter)))
-    return Flows(seen, became, frozenset(parameters - {""}))
+    return Flows(expect(followed, takes, last), frozenset(parameters - {""}))

@@ -130,7 +130,7 @@ def _uses(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def _refold(models: Replica, raw: Mapping[str, Any], history: History, budgets: Sequence[float]) -> Iterator[Context]:
     conn = models.read(MEMORY_CARDS.name)
     task = raw.get("task") or raw["run"]
-    flows = read_flows(conn, ORG, raw.get("agent", ""))
+    flows = read_flows(conn, ORG, raw.get("agent", ""), task)
     sources, needs = read_sources(conn, ORG, task, NOW), read_needs(conn, ORG, task, flows)
     spoken = [message.text for message in history.messages if message.role in ("user", "assistant")]
     needs = needs._replace(said=said_in(spoken))

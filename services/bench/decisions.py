@@ -2,8 +2,8 @@
 
 A call counts from the fourth of its run on. What it *needs* are the values of its arguments, at least three characters
 long as text, that stand in results before it. A value is *labelled* in a context where a name of its field stands close
-before it on the same line. In prose, which has no fields, it is where its sentence stands whole (*in its sentence*), or
-where the word before it in its sentence stands before it.
+before it on the same line; where it has no field, as a path in a list of paths, the name of its tool. In prose it is
+where its sentence stands whole (*in its sentence*), or where the word before it in its sentence stands before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from events.event import Event
 from projections.cards.facts import Fact, facts_of
 from projections.cards.summary import message_text
-from projections.context.shapes import telling
+from projections.context.shapes import is_prose, telling
 from projections.context.tokens import weigh
 
 FIRST_CALL = 4
@@ -43,6 +43,7 @@ class History:
     messages: list[Message] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     facts: list[list[Fact]] = field(default_factory=list)
+    tools: dict[str, str] = field(default_factory=dict)
     calls: int = 0
 
     def add(self, event: Event) -> None:
@@ -53,6 +54,7 @@ class History:
                 self._say(data.get("role", "user"), message_text(data.get("content")))
             case "tool.called":
                 self.calls += 1
+                self.tools[data.get("call_id", "")] = data.get("name", "")
                 called = {"name": data.get("name", ""), "arguments": data.get("arguments")}
                 self._say("call", json.dumps(called, ensure_ascii=False))
             case "tool.returned" | "tool.failed":
@@ -60,7 +62,7 @@ class History:
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 self._say("tool", text)
                 self.results.append(text)
-                self.facts.append(facts_of(value))
+                self.facts.append(_named(facts_of(value), self.tools.get(data.get("call_id", ""), "")))
 
     def _say(self, role: str, text: str) -> None:
         if text:
@@ -75,6 +77,11 @@ class History:
         """The values of a call's arguments that stand in results so far, in order."""
         texts = dict.fromkeys(text for text in leaves(arguments) if len(text) >= SHORTEST)
         return [text for text in texts if any(text in result for result in self.results)]
+
+
+def _named(facts: Sequence[Fact], tool: str) -> list[Fact]:
+    """The facts, those without a field that are values by themselves (paths in a list) under the name of the tool."""
+    return [fact._replace(field=tool) if not (fact.field or is_prose(*fact[::2])) else fact for fact in facts]
 
 
 def leaves(value: Any) -> Iterator[str]:

@@ -20,8 +20,10 @@ from projections.cards import tables as cards
 from projections.cards.needs import callings, readings
 from projections.cards.secrets import masked_text
 from projections.cards.summary import message_text
+from projections.context.expecting import Expected
 from projections.context.material import Material, Original, Turn
 from projections.context.phrases import phrased
+from projections.context.ranking import places
 from projections.context.remembered import Remembered
 from projections.context.sources import Needs, Source, said_in
 from projections.policy.selection import NOTHING, Selection, select
@@ -88,20 +90,19 @@ def _cards(
 ) -> tuple[list[Source], Flows, Needs]:
     org, task = reader.org, request.task
     sources = read_sources(conn, org, task, now)
-    flows = concerning(reader.flows(conn, about.get("agent", "")), sources)
+    flows = concerning(reader.flows(conn, about.get("agent", ""), task), sources)
     return sources, flows, read_needs(conn, org, task, flows, mode=request.mode, focus=request.focus)
 
 
 def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:
     """What was learned of the fields of these sources: all that can matter to them."""
-    fields = {(source.title, fact.field) for source in phrased(list(sources)) for fact in source.facts}
+    fields = {
+        place for source in phrased(list(sources)) for fact in source.facts for place in places(source.title, fact)
+    }
     names = {name for _, field in fields for name in readings(field)}
+    chances = {place: chance for place, chance in flows.expected.chances.items() if place in fields}
     parameters = (name for name in flows.parameters if not names.isdisjoint(callings(name)))
-    return Flows(
-        {field: count for field, count in flows.seen.items() if field in fields},
-        {field: count for field, count in flows.became.items() if field in fields and field in flows.seen},
-        frozenset(parameters),
-    )
+    return Flows(Expected(chances, flows.expected.calls), frozenset(parameters))
 
 
 async def _session(reader: Reader, task: str, about: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from events.keys import members_of
 from events.types.system import ContextAssembled
 from projections.bounds import digest
 from projections.context.assembly import Assembled
+from projections.context.expecting import Expected
 from projections.policy.selection import Rule
 from projections.policy.text import told_in
 from projections.queries.card_sources import Flows
@@ -66,7 +67,8 @@ def raw_event(
             "tokens": made.tokens,
             "digest": made.digest,
             "request": request.document(),
-            "learned": [[*name, seen, flows.became.get(name, 0)] for name, seen in sorted(flows.seen.items())],
+            "expected": [[*place, chance] for place, chance in sorted(flows.expected.chances.items())],
+            "calls": flows.expected.calls,
             "parameters": sorted(flows.parameters),
             "recalled": [list(name) for name in reversed(gathered.recalled)],
             "policy": [[rule.document["scope"], rule.document["belief"]] for rule in _rules(gathered, made)],
@@ -121,8 +123,7 @@ def record_of(payload: ContextAssembled) -> Record | None:
 
 
 def _record(payload: ContextAssembled) -> Record:
-    seen = {(tool, field): count for tool, field, count, _ in payload.learned}
-    became = {(tool, field): count for tool, field, _, count in payload.learned}
+    chances = {(tool, field): chance for tool, field, chance in payload.expected}
     for place in filter(None, payload.positions.values()):
         if max(Position.parse(place)) >= _LARGEST:
             raise ValueError(f"there is no position {place}")
@@ -130,7 +131,7 @@ def _record(payload: ContextAssembled) -> Record:
         ContextRequest.of_document(payload.request),
         datetime.fromisoformat(payload.now).astimezone(UTC),
         payload.positions,
-        Flows(seen, became, frozenset(payload.parameters)),
+        Flows(Expected(chances, payload.calls), frozenset(payload.parameters)),
         [(card, task) for card, task in payload.recalled],
         [(memory, scope) for memory, scope in payload.brought],
         payload.digest,

@@ -53,7 +53,7 @@ def test_arrays_in_an_array_stay_together() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"rows": [["a", 1], ["b", 2]]}, "rows: a, 1; b, 2"),
+        ({"rows": [["a", 1], ["b", 2]]}, "rows: column 1 | column 2\n- a | 1\n- b | 2"),
         ([{"n": "one"}, {"n": "two"}], "n: one; two"),
         (["LH-1001", "LH-1002"], "LH-1001, LH-1002"),
         ({"seats": {"12C-4417": "taken", "12D-4418": "free"}}, "seats:\n- 12C-4417: taken\n- 12D-4418: free"),

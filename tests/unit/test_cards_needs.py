@@ -8,6 +8,7 @@ import pytest
 
 from projections.cards.kinds import kind_of
 from projections.cards.needs import ahead, open_steps, parameters, readings
+from projections.cards.phrases import counted_as
 from projections.memory_cards import MEMORY_CARDS
 from tests.unit.card_story import Part, by_event, call, result, said, story, uses
 from tests.unit.fold_runner import fold
@@ -149,7 +150,10 @@ def test_a_use_tells_which_field_went_into_which_parameter() -> None:
     assert {tuple(name.split("\x1f")): n for name, n in counts.items()} == {
         ("search", "flights.flight_number", "legs.number"): 1, ("user", "", "passenger.name"): 1,
     }  # fmt: skip
-    assert folded.one("card_fields", tool="search")["seen"] == {"flights.flight_number": 1, "flights.price": 1}
+    assert {row["used_by"]: row["after"] for row in folded.table("card_flows")} == {
+        "search": {"": 1},
+        "book": {"search": 1},
+    }
 
 
 def test_flows_hold_names_and_no_values() -> None:
@@ -162,12 +166,28 @@ def test_flows_hold_names_and_no_values() -> None:
             call("c2", "pay", {"x\x1fy": "card_4421486", "z": ["VISA-9", "K-123"]}),
         ),
     )  # fmt: skip
-    told = [*folded.table("card_flows"), *folded.table("card_fields")]
-    assert not any(value in str(told).casefold() for value in ("4421486", "visa-9", "k-123"))
-    counts = folded.one("card_flows")["counts"]
+    assert not any(value in str(folded.table("card_flows")).casefold() for value in ("4421486", "visa-9", "k-123"))
+    counts = folded.one("card_flows", used_by="pay")["counts"]
     assert sorted(name.split("\x1f") for name in counts) == [
         ["who", "a b c", "z"], ["who", "cards", "x y"], ["who", "cards.*.brand", "z"],
     ]  # fmt: skip
+
+
+def test_values_of_prose_are_counted_under_the_words_before_them_which_are_told_to_nobody() -> None:
+    folded = fold(
+        MEMORY_CARDS,
+        story(
+            call("c1", "find"),
+            result("c1", "Ada Byron: 88-1204. The order number #W7741 is open."),
+            call("c2", "cancel", {"order": "W7741", "account": "88-1204"}),
+        ),
+    )
+    counts = folded.one("card_flows", used_by="cancel")["counts"]
+    assert {tuple(name.split("\x1f")) for name in counts} == {
+        ("find", counted_as("order number"), "order"), ("find", counted_as("Ada Byron"), "account"),
+    }  # fmt: skip
+    assert "byron" not in str(counts).casefold() and "order number" not in str(counts)
+    assert [use["links"] for use in folded.table("card_uses")] == [[["w7741", "", "order"], ["88-1204", "", "account"]]]
 
 
 def test_a_summary_is_made_again_for_a_value_that_it_left_out() -> None:

@@ -99,7 +99,7 @@ def test_what_was_used_what_is_wanted_and_what_flowed_come_first() -> None:
     first = lambda needs: card.facts[rank([card], needs)[0].fact].text  # noqa: E731
     assert first(Needs(used=frozenset(["ida lund"]))) == "Ida Lund"
     assert first(Needs(wanted=frozenset(["ticket"]))) == "T-900"
-    assert first(Needs(rates={("look", "colour"): (50, 50)})) == "teal"
+    assert first(Needs(expected={("look", "colour"): 0.9}, calls=50)) == "teal"
     assert first(Needs(mode="creative")) in ("teal", "Ida Lund")
     card = source(1, {"ticket": "T-900", **{f"shelf_{n}": f"row {n}" for n in range(9)}}, "look")
     told = fill([card], Needs(wanted=frozenset(["ticket"])), 9)
@@ -130,6 +130,20 @@ def test_what_the_latest_messages_name_comes_first_with_its_record_and_what_is_n
     card, needs = source(1, slots), Needs(said=said_in(["no", "with dr. fen, please"]))
     texts = [card.facts[one.fact].text for one in rank([card], needs)]
     assert texts[0] == "Dr. Fen" and texts.index("S-3QX") < texts.index("S-0QX") < texts.index("S-2QX")
+
+
+def test_values_without_a_field_stand_behind_their_tool_where_there_are_no_headings() -> None:
+    paths = [source(n, "\n".join(f"src/part_{n}/file_{m}.py" for m in range(9)), "list_files") for n in range(5)]
+    tight = fill(paths, Needs(), 60).text
+    assert tight.startswith("list_files: src/part_0/file_0.py, src/part_0/file_1.py")
+    assert all(line.startswith("list_files: ") for line in tight.splitlines())
+
+
+def test_a_value_that_a_person_and_a_field_told_stands_behind_the_field() -> None:
+    said = Source("c1", "1-1", "user", tuple(facts_of("KH94758955")))
+    known = source(2, {"customer_id": "KH94758955", "segment": "gold"}, "verify")
+    more = source(3, {"accounts": [{"account_id": f"ACC{n}3571"} for n in range(40)]}, "list_accounts")
+    assert "customer_id: KH94758955" in fill([said, known, more], Needs(said="kh94758955"), 60).text.splitlines()
 
 
 def test_a_note_on_how_lists_read_stands_first_where_there_is_room_for_it() -> None:
@@ -170,7 +184,7 @@ def test_what_a_later_card_says_otherwise_is_not_told() -> None:
 def test_the_same_facts_give_the_same_text_whatever_the_hash_seed() -> None:
     cards = [source(n, FLIGHTS[: n + 1]) for n in range(8)]
     needs = Needs(
-        frozenset(["hat003", "jfk"]), {("search", "flight_number"): (4, 3)}, frozenset(["origin", "flight_number"])
+        frozenset(["hat003", "jfk"]), {("search", "flight_number"): 0.5}, 4, frozenset(["origin", "flight_number"])
     )
     assert fill(cards, needs, 120) == fill(list(cards), needs, 120)
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.cards.facts import Fact, facts_of
-from projections.context.phrases import phrased, phrases, phrases_before
-from projections.context.rendering import AS_TOLD, named
+from projections.cards.phrases import AS_TOLD, behind, counted_as, phrases
+from projections.context.phrases import labels, phrased, phrases_before
+from projections.context.rendering import named
 from projections.context.sources import Source
 
 
@@ -35,8 +36,14 @@ def test_values_are_named_by_the_words_before_them_as_they_stand(sentence: str, 
 
 def test_names_that_stand_once_are_known_by_the_word_they_share() -> None:
     said = "Room key K-11 is lost. Gym key K-22 is here."
-    facts = phrased([Source("c", "1-1", "find", tuple(facts_of(said)))])[0].facts
-    assert [named(*fact[::2]) for fact in facts if fact.field] == ["key K-11", "key K-22"]
+    source = phrased([Source("c", "1-1", "find", tuple(facts_of(said)))])[0]
+    told = labels(source)
+    assert [named(told[fact.field], fact.text) for fact in source.facts if fact.field] == ["key K-11", "key K-22"]
+
+
+def test_names_of_fields_are_never_cut() -> None:
+    data = {"用户编号": "U317435229", "订单编号": "D110001147", "店铺编号": "S9796361"}
+    assert labels(phrased([Source("c", "1-1", "find", tuple(facts_of(data)))])[0]) == {name: name for name in data}
 
 
 def test_ids_that_a_cell_lists_are_values_one_by_one() -> None:
@@ -48,7 +55,12 @@ def test_ids_that_a_cell_lists_are_values_one_by_one() -> None:
 def test_what_is_told_stands_in_the_sentence(sentence: str) -> None:
     told = phrases(sentence)
     assert all(value in sentence and name and name.rstrip(AS_TOLD) in sentence for name, value in told)
-    assert all(named(name, value) in sentence for name, value in told if name.endswith(AS_TOLD) and name.count(" ") < 2)
+    shared = {place for place, (name, _) in enumerate(told) if place and told[place - 1][0] == name}
+    assert all(
+        named(name, value) in sentence
+        for place, (name, value) in enumerate(told)
+        if name.endswith(AS_TOLD) and place not in shared
+    )
 
 
 def test_a_value_that_is_a_field_somewhere_is_told_there_and_a_tools_words_go_before_a_persons() -> None:
@@ -59,3 +71,9 @@ def test_a_value_that_is_a_field_somewhere_is_told_there_and_a_tools_words_go_be
     assert [fact.text for fact in said.facts] == ["My id is mia_1, and my order is W-77."]
     assert found.facts[0] == Fact(f"order number {AS_TOLD}", "0", "W-77") and got == data
     assert list(phrases_before(found.facts, 1)) == [0]
+
+
+def test_values_are_counted_by_a_digest_of_the_words_before_them() -> None:
+    found = behind(facts_of("The order number #W123 belongs to user mia_1. Order number: W456"))
+    assert found["w123"] == counted_as("order NUMBER ") != found["mia_1"] and found["w123"].startswith("~")
+    assert "order" not in str(found)
