@@ -1,24 +1,27 @@
-"""What a text holds: JSON in its many dresses, a table, records. Values keep the spelling that they have in it.
+"""What a text holds: JSON in its many dresses, XML, a table, records. Values keep the spelling that they have in it.
 
 JSON alone, fenced as a code block, behind some words (``Result: {...}``), or a document a line; what Python's ``str()``
-writes of a dict or list; a table or records (``tabular``). Anything else is a text.
+writes of a dict or list; XML in these places (``markup``); a table or records (``tabular``). Anything else is a text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from events.strict_json import MAX_DEPTH, deeper_than
+from projections.cards.markup import elements
 from projections.cards.tabular import structured
 
 MAX_LEAD = 400
-"""Longest words before JSON, in code points."""
+"""Longest words before JSON or XML, in code points."""
 
 _FENCED = re.compile(r"```[A-Za-z0-9_-]*+\n(.*)\n```", re.DOTALL)
 _BEGINS = re.compile(r"(?:\n|:\s|：)\s*(?=[\[{])")
+_BEGINS_XML = re.compile(r"(?:\n|:\s|：)\s*(?=<[\w?])")
 _PYTHON = re.compile(
     r"""\s*(?:(?P<text>'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|(?P<word>True|False|None)
         |(?P<number>-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)|(?P<mark>[\[\]{}(),:]))\s*""",
@@ -36,13 +39,23 @@ def read(text: str) -> Any:
     text = text.strip()
     if text[-3:] == "```" and (fenced := _FENCED.fullmatch(text)):
         text = fenced[1].strip()
-    if text[-1:] not in ("}", "]"):
-        return structured(text)
-    if text[0] in "[{":
-        return _document(text)
-    begin = _BEGINS.search(text, 0, MAX_LEAD)
-    value = _document(text[begin.end() :]) if begin else None
-    return structured(text) if begin is None or value is None else [text[: begin.start() + 1].strip(), value]
+    match text[-1:]:
+        case "}" | "]":
+            held = _behind_words(text, "[{", _BEGINS, _document)
+        case ">":
+            held = _behind_words(text, "<", _BEGINS_XML, elements)
+        case _:
+            held = None
+    return structured(text) if held is None and text[:1] not in ("[", "{") else held
+
+
+def _behind_words(text: str, signs: str, begins: re.Pattern[str], held_by: Callable[[str], Any]) -> Any:
+    """The value that a text is from its first sign on, or behind words; None where there is none."""
+    if text[0] in signs:
+        return held_by(text)
+    begin = begins.search(text, 0, MAX_LEAD)
+    value = held_by(text[begin.end() :]) if begin else None
+    return None if begin is None or value is None else [text[: begin.start() + 1].strip(), value]
 
 
 def _document(text: str) -> Any:

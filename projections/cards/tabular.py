@@ -2,6 +2,7 @@
 
 * tables in Markdown, with tabs or with commas, and records, with less prose around them than they are long;
 * texts that are a table as a whole: with commas, with semicolons, with columns two spaces apart;
+* texts that are places in files as a whole, ``path:line: words``, as searches and compilers tell them;
 * texts that are ``name: value`` lines as a whole, indented and with ``-`` as in YAML, or in paragraphs.
 
 The answer is like JSON whose leaves are texts; a table is an array of objects. What is not surely one of these stays a
@@ -34,6 +35,8 @@ _GAP = re.compile(r" {2,}|\t+")
 _PIPE = re.compile(r"(?<!\\)\|")
 _NO_NAME = re.compile(r"\d|.*[.!?。！？,;]$|.*[{}<>=\"]")
 
+_PLACE = re.compile(r"(?P<path>(?:[A-Za-z]:)?[^\s:]*[./\\][^\s:]*):(?P<line>\d+):(?:(?P<column>\d+):)? ?(?P<text>.*)")
+
 Cells = list[str]
 
 
@@ -42,6 +45,8 @@ def structured(text: str) -> Any:
     if text.count("\n") not in range(1, MAX_LINES):
         return None
     lines = [line for line in text.splitlines() if line.strip()]
+    if (places := _places(lines)) is not None:
+        return places
     for mark, split in ((",", _by_commas), (";", _by_semicolons), ("  ", _by_gaps)):
         if lines and mark in lines[0] and (table := _table(lines, split)) is not None and _is_compact(table):
             return table
@@ -52,6 +57,17 @@ def structured(text: str) -> Any:
     if 2 * prose >= len(text) or all(isinstance(part, str) for part in parts):
         return None
     return parts[0] if len(parts) == 1 else _one_object(parts)
+
+
+def _places(lines: Sequence[str]) -> list[dict[str, str]] | None:
+    """What every line says of a place in a file; None when one of them tells of none."""
+    found: list[dict[str, str]] = []
+    for line in lines:
+        place = _PLACE.fullmatch(line)
+        if place is None:
+            return None
+        found.append({name: told for name, told in place.groupdict().items() if told})
+    return found
 
 
 def _one_object(parts: list[Any]) -> Any:
