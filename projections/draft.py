@@ -56,8 +56,10 @@ class Blanks:
         """A blank row with its primary key filled in."""
         blank, names = self._of[table]
         row = blank.copy()
-        for name, value in zip(names, pk, strict=True):
-            row[name] = value
+        if len(names) == len(pk) == 1:  # most of them
+            row[names[0]] = pk[0]
+        else:
+            row.update(zip(names, pk, strict=True))
         return row
 
 

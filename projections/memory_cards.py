@@ -41,7 +41,7 @@ from projections.cards.secrets import masked_text
 from projections.cards.summary import LIMIT, of_decision, summarize
 from projections.cards.tables import TABLES
 from projections.cards.templates import SHIPPED, Templates
-from projections.cards.trace import call_subject, card_id, entity_subject, question_subject, text_subject, trace
+from projections.cards.trace import call_subject, card_id, entity_subject, forget, question_subject, text_subject, trace
 from projections.projection import Change, Projection, RowRef, Rows
 
 MAX_LINKS = 32
@@ -76,6 +76,7 @@ def apply(recorded: Recorded, rows: Rows, templates: Templates = SHIPPED) -> Ite
             _judged(scene, payload)
         case _:
             _needed(scene)
+    forget(recorded)
     return scene.draft.changes()
 
 
@@ -123,10 +124,12 @@ def _use(scene: Scene, kind: str, used_by: str, name: str, *, spare: str = "", m
         used = scene.woken(card)
         if used is not None:
             _used(scene, used, values)
-            use = scene.draft.add("card_uses", card, *scene.position)
-            use.update(kind=kind, used_by=used_by, name=clip(name, NAME_LIMIT), values=values, made=made)
-            use["links"] = [[value, origin[value], scene.traced.found[value]] for value in values]
-            use.update(run=short(scene.event.run), event_id=scene.event.id, time=scene.event.time)
+            links_of = [[value, origin[value], scene.traced.found[value]] for value in values]
+            scene.draft.put(("card_uses", card, *scene.position), {
+                "card": card, "epoch": scene.position.epoch, "n": scene.position.n, "kind": kind, "used_by": used_by,
+                "name": clip(name, NAME_LIMIT), "values": values, "links": links_of, "run": short(scene.event.run),
+                "made": made, "event_id": scene.event.id, "time": scene.event.time,
+            })  # fmt: skip
 
 
 def _used(scene: Scene, card: Card, values: list[str]) -> None:
@@ -137,10 +140,12 @@ def _used(scene: Scene, card: Card, values: list[str]) -> None:
     if not new or len(before) >= MAX_USED:
         return
     card["used"] = [*before, *new][:MAX_USED]
-    template, said = scene.templates.of(card["tool"]), card["summary"].casefold()
-    cut = GAP in said or template.fields or template.leave_out  # only then it lacks anything
-    # a day without its year stands there with it
-    if cut and card["source"] != "decision" and any(value.removeprefix("-") not in said for value in new):
+    template = scene.templates.of(card["tool"])
+    cut = GAP in card["summary"] or template.fields or template.leave_out  # only then it lacks anything
+    if not cut or card["source"] == "decision":
+        return
+    said = card["summary"].casefold()
+    if any(value.removeprefix("-") not in said for value in new):  # a day without its year stands there with it
         card["summary"] = summarize(scene.facts_of(card), template, card["used"])
 
 

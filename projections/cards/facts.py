@@ -97,16 +97,16 @@ def _object(value: dict[str, Any], field: str, path: str, facts: list[Fact], inn
     """The facts of an object: of each member, and of each key that is a value. Reading stops once there are enough."""
     if len(field) + len(path) > MAX_WAY:
         field, path = short(field), short(path)
-    lead, way, alike = f"{field}." if field else "", f"{path}." if path else "", _alike(value)
+    way, alike = f"{path}." if path else "", _alike(value)
     for key, item in value.items():
         if len(key) > MAX_NAME:
             _leaf(key, field, way + short(key), way + short(key), facts, True)
-            key, record, name = short(key), way + short(key), f"{lead}*"
+            key, record, name = short(key), way + short(key), _below(field, "*")
         elif alike or _like_an_id(key):
-            record, name = way + key, f"{lead}*"
+            record, name = way + key, _below(field, "*")
             facts.append(_fact((field, record, key)))
         else:
-            record, name = path, lead + key
+            record, name = path, _below(field, key)
         if type(item) is str and len(item) <= SHORT and item[:1] not in _OPENING and "\n" not in item:
             facts.append(_fact((name, record, item)))
         elif isinstance(item, dict):
@@ -163,6 +163,12 @@ def spelled(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     return str(value) if isinstance(value, (str, int, float)) else canonical(value)
+
+
+@lru_cache(maxsize=8_192)
+def _below(field: str, key: str) -> str:
+    """The name of a member. One text for all that is called so, which costs less wherever it is looked up."""
+    return f"{field}.{key}" if field else key
 
 
 @lru_cache(maxsize=8_192)

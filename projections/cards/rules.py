@@ -38,6 +38,8 @@ _EXCLUDES = re.compile(
     re.IGNORECASE,
 )
 
+_ERRORS = frozenset(("error", "errors"))
+_ALLOWS = frozenset(("available", "success", "ok", "allowed", "eligible", "valid"))
 _TELLING = frozenset(("error", "errors", "status", "state", "message", "reason", "detail", "result", "code"))
 
 
@@ -64,11 +66,14 @@ def _in_fields(value: Any, depth: int) -> Excluded | None:
         return None
     for key, item in value.items():
         name = key.casefold()
-        if name in ("error", "errors") and item:
+        if name in _ERRORS and item:
             return Excluded("error")
-        if name in ("available", "success", "ok", "allowed", "eligible", "valid") and item is False:
+        if item is False and name in _ALLOWS:
             return Excluded(f"{name}: false")
-        found = _in_text(item) if name in _TELLING and isinstance(item, str) else _in_fields(item, depth - 1)
+        if isinstance(item, dict):
+            found = _in_fields(item, depth - 1)
+        else:
+            found = _in_text(item) if name in _TELLING and isinstance(item, str) else None
         if found:
             return found
     return None

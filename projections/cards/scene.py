@@ -46,14 +46,15 @@ class Scene:
 
     def woken(self, name: str) -> Card | None:
         """A card to change in place, also one for which too little spoke until now; None when there is none."""
-        if self.draft.peek("cards", name) is not None:
-            return self.card(name)
-        latent = self.draft.peek("card_latent", name)
-        if latent is None:
-            return None
-        self.draft.drop("card_latent", name)
-        card = self.card(name)
-        card.update({**latent["row"], "changed_epoch": card["changed_epoch"], "changed_n": card["changed_n"]})
+        card = self.draft.edit_known("cards", name)
+        if card is None:
+            latent = self.draft.peek("card_latent", name)
+            if latent is None:
+                return None
+            self.draft.drop("card_latent", name)
+            card = self.draft.edit("cards", name)
+            card.update(latent["row"])
+        card["changed_epoch"], card["changed_n"] = self.position
         return card
 
 

@@ -86,6 +86,11 @@ def trace(recorded: Recorded) -> Traced:
     return known
 
 
+def forget(recorded: Recorded) -> None:
+    """The event has been applied, so nobody asks again: what would be kept for nothing is room for other rows."""
+    _remembered.pop(recorded.event.digest, None)
+
+
 def _trace(payload: Any) -> Traced:
     match payload:
         case ToolCalled(arguments=arguments):

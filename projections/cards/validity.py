@@ -25,6 +25,7 @@ _SECONDS = frozenset(
     ("ttl", "ttl_s", "expires_in", "expires_in_s", "valid_for", "valid_for_s", "max_age", "ttl_seconds")
 )
 _MOMENTS = frozenset(("expires_at", "expires", "valid_until", "expiration", "expiry", "not_after", "good_until"))
+_LIMITS = _SECONDS | _MOMENTS
 _CHANGES = frozenset((
     "price", "fare", "cost", "rate", "balance", "stock", "inventory", "availability", "available", "seat", "vacancy",
     "remaining", "queue", "temperature", "weather", "delay", "eta", "余票", "价格", "库存", "余额", "剩余",
@@ -35,12 +36,14 @@ _NUMBER = re.compile(r"\d{1,12}(?:\.\d+)?")
 
 def ttl_s(facts: Iterable[Fact], time: str) -> float | None:
     """Seconds after ``time`` for which a result says that it holds, or None. A moment that is past gives 0."""
-    for fact in facts:
-        if fact.field in _SECONDS and _NUMBER.fullmatch(fact.text):
-            seconds = float(fact.text)
+    for field, _, text in facts:
+        if field not in _LIMITS:
+            continue
+        if field in _MOMENTS:
+            return _until(text, time)
+        if _NUMBER.fullmatch(text):
+            seconds = float(text)
             return seconds if seconds <= MAX_TTL_S else None
-        if fact.field in _MOMENTS:
-            return _until(fact.text, time)
     return None
 
 

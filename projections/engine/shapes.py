@@ -67,7 +67,7 @@ class Shape:
 
         Raises ValueError or TypeError, naming table and column, for a row that the table cannot hold.
         """
-        row = dict(given)
+        row = {**given}
         try:
             _convert(row, self._model)
         except msgspec.ValidationError:
