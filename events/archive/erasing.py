@@ -172,15 +172,19 @@ def _as_archived(conn: Connection, partition: int, late: Sequence[Named]) -> lis
 
 
 def _erased_ids(conn: Connection, wanted: Iterable[_Key]) -> set[_Key]:
-    """Those of these (id, org) that are ids of erased events."""
+    """Those of these (id, org) that are ids of events that are erased, or will be: their run is.
+
+    The erasure may not have come to their partition yet.
+    """
     columns = ("id", "org", "partition", "epoch", "n")
     places = {
         (partition, epoch, n): (id_, org)
         for id_, org, partition, epoch, n in bulk_select(conn, event_ids, columns, ("id", "org"), sorted(wanted))
     }
-    key = ("partition", "epoch", "n")
-    verdicts = bulk_select(conn, event_log, (*key, "verdict"), key, sorted(places))
-    return {places[partition, epoch, n] for partition, epoch, n, verdict in verdicts if verdict == ERASED}
+    key, run = ("partition", "epoch", "n"), ("org", "task", "run")
+    found = list(bulk_select(conn, event_log, (*key, "verdict", *run), key, sorted(places)))
+    runs = set(bulk_select(conn, erased_runs, run, run, sorted({row[4:] for row in found})))
+    return {places[row[:3]] for row in found if row[3] == ERASED or row[4:] in runs}
 
 
 def _is_erased_whole(conn: Connection, org: str, task: str) -> bool:

@@ -16,6 +16,7 @@ from events.archive.schema import erasures
 from events.archive.subjects import Subject
 from events.errors import Transient
 from events.event import START, Event
+from events.keys import partition_of
 from projections import generations
 from projections.engine.birth import ensure_first_generation
 from projections.engine.folder import PartitionFolder
@@ -141,6 +142,20 @@ def test_what_comes_after_an_erasure_brings_nothing_back(lab: Lab) -> None:
     assert not gone(lab) & {"s2", "m2", "c2", "apart"}
     erase(lab, name="again")
     assert gone(lab) == {"s1", "m1", "late", "answer", "next", "c1", "s2", "m2", "c2"}
+
+
+def test_an_answer_that_comes_before_the_erasure_has_come_to_what_it_answers(lab: Lab) -> None:
+    """Partitions are archived one by one: an erased run is known in all of them from the first on."""
+    lab.archive(started("s1", "t1", "r1", user="u1"), told("m1", "t1", run="r1"))
+    first = whole(lab)[0].partition
+    answers = (proposed("answer", user=f"u{n}", causation="m1") for n in range(2, 99))
+    answer = next(one for one in answers if partition_of(one.org, one.key, PARTITIONS) != first)
+    other = partition_of(answer.org, answer.key, PARTITIONS)
+    events = events_of(OWN, "x", "", PARTITIONS)
+    lab.archive(events[other])
+    lab.archive(answer)
+    lab.archive(*events)
+    assert gone(lab) == {"s1", "m1", "answer"}
 
 
 def test_an_erasure_asked_for_again_is_the_same(lab: Lab) -> None:
