@@ -27,14 +27,15 @@ $(STAMP): pyproject.toml sdk/python/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv --clear .venv
 	@echo "installing into .venv (about a minute)..."
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.$(EXTRAS)' --editable './sdk/python[redis]' --group dev
+	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.$(EXTRAS)' --editable './sdk/python[redis]' --group dev
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true  # on every core, which pip does not; some files are for other Pythons
 	@touch .venv/.installed $@
 
 demo: setup  ## a small agent runs, is killed, resumes; its state is refolded and verified
 	$(BIN)/refold demo
 
 test: setup  ## every test
-	@$(BIN)/python -m compileall -q events projections services migrations sdk/python  # for the processes that tests start
+	@$(BIN)/python -m compileall -q -j 0 events projections services migrations sdk/python tests  # for the processes that tests start
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff, mypy --strict, the import rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,11 @@ from tests.servers import PostgresServer, own_postgres, redis_server
 
 # torch takes seconds of every process that embeds: tests that are about it ask for it
 os.environ.setdefault("REFOLD_EMBEDDING_FORM", "light")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is there till the end: no collection of garbage in a test looks through it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
