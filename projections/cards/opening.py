@@ -39,14 +39,15 @@ def read(text: str) -> Any:
     text = text.strip()
     if text[-3:] == "```" and (fenced := _FENCED.fullmatch(text)):
         text = fenced[1].strip()
+    held = None
     match text[-1:]:
         case "}" | "]":
             held = _behind_words(text, "[{", _BEGINS, _document)
+            if text[0] in "[{":
+                return held
         case ">":
             held = _behind_words(text, "<", _BEGINS_XML, elements)
-        case _:
-            held = None
-    return structured(text) if held is None and text[:1] not in ("[", "{") else held
+    return structured(text) if held is None else held
 
 
 def _behind_words(text: str, signs: str, begins: re.Pattern[str], held_by: Callable[[str], Any]) -> Any:

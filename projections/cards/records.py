@@ -14,7 +14,7 @@ MAX_DEPTH = 12
 _LINE = re.compile(
     r"""(?P<indent>[ ]*)(?P<dash>-[ ]+)?
         (?:(?P<name>[^\s:：\-\#"'{}\[\]|<>=(][^:："{}\[\]|<>=]{0,39}?)[ ]?(?::(?=[ ]|$)|：)[ ]*)?
-        (?P<value>.*?)[ \t]*""",
+        (?P<value>.*)""",
     re.VERBOSE,
 )
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
@@ -32,11 +32,11 @@ class _Line(NamedTuple):
     value: str
 
 
-def records(lines: Sequence[str]) -> Any:
-    """The object or array that the lines are, as a whole; None when any of them is something else."""
+def records(lines: Sequence[str], least: int = MIN_NAMED) -> Any:
+    """The object or array that the lines are, as a whole; None when any is something else, or too few name a value."""
     try:
         read = [_read(line) for line in lines if line.strip()]
-        if sum(1 for line in read if line.name and line.value) < MIN_NAMED:
+        if sum(1 for line in read if line.name and line.value) < least:
             return None
         parts = _paragraphs(lines)
         if len(parts) > 1 and len({part[0].name for part in parts}) == 1:
@@ -47,7 +47,7 @@ def records(lines: Sequence[str]) -> Any:
 
 
 def _read(line: str) -> _Line:
-    match = _LINE.fullmatch(_BOLD.sub(r"\1", line) if "**" in line else line)
+    match = _LINE.fullmatch((_BOLD.sub(r"\1", line) if "**" in line else line).rstrip(" \t"))
     if match is None or not (match["name"] or match["dash"]) or (match["name"] or "").count(" ") >= _MAX_WORDS:
         raise _Unclear
     value = match["value"]

@@ -2,8 +2,10 @@
 
 * tables in Markdown, with tabs or with commas, and records, with less prose around them than they are long;
 * texts that are a table as a whole: with commas, with semicolons, with columns two spaces apart;
-* texts that are places in files as a whole, ``path:line: words``, as searches and compilers tell them;
-* texts that are ``name: value`` lines as a whole, indented and with ``-`` as in YAML, or in paragraphs.
+* texts of lines that one well-known tool writes, as ``path:line: words`` (``lines``);
+* texts whose every line names the same values (``pairs``);
+* texts that are ``name: value`` lines as a whole, indented and with ``-`` as in YAML, or in paragraphs; also with
+  ``=``, dots or space in place of the colon (``fields``), and with heads or rules between records (``blocks``).
 
 The answer is like JSON whose leaves are texts; a table is an array of objects. What is not surely one of these stays a
 text: every line of a table has the same number of cells, and the first one reads as names.
@@ -16,6 +18,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from projections.cards.blocks import blocks
+from projections.cards.fields import with_colons
+from projections.cards.lines import told_alike
+from projections.cards.pairs import pairs
 from projections.cards.records import records
 
 MAX_LINES = 2_000
@@ -35,8 +41,6 @@ _GAP = re.compile(r" {2,}|\t+")
 _PIPE = re.compile(r"(?<!\\)\|")
 _NO_NAME = re.compile(r"\d|.*[.!?。！？,;]$|.*[{}<>=\"]")
 
-_PLACE = re.compile(r"(?P<path>(?:[A-Za-z]:)?[^\s:]*[./\\][^\s:]*):(?P<line>\d+):(?:(?P<column>\d+):)? ?(?P<text>.*)")
-
 Cells = list[str]
 
 
@@ -45,29 +49,25 @@ def structured(text: str) -> Any:
     if text.count("\n") not in range(1, MAX_LINES):
         return None
     lines = [line for line in text.splitlines() if line.strip()]
-    if (places := _places(lines)) is not None:
-        return places
+    if (told := told_alike(lines)) is not None:
+        return told
+    if (rows := pairs(lines)) is not None:
+        return rows
+    lines_with_gaps = text.splitlines()
+    if (held := blocks(lines_with_gaps)) is not None:
+        return held
+    if (named := with_colons(lines_with_gaps)) is not None and (held := records(named)) is not None:
+        return held
     for mark, split in ((",", _by_commas), (";", _by_semicolons), ("  ", _by_gaps)):
         if lines and mark in lines[0] and (table := _table(lines, split)) is not None and _is_compact(table):
             return table
-    if (whole := records(lines_with_gaps := text.splitlines())) is not None:
+    if (whole := records(lines_with_gaps)) is not None:
         return whole
     parts = list(_parts(lines_with_gaps))
     prose = sum(len(part) for part in parts if isinstance(part, str))
     if 2 * prose >= len(text) or all(isinstance(part, str) for part in parts):
         return None
     return parts[0] if len(parts) == 1 else _one_object(parts)
-
-
-def _places(lines: Sequence[str]) -> list[dict[str, str]] | None:
-    """What every line says of a place in a file; None when one of them tells of none."""
-    found: list[dict[str, str]] = []
-    for line in lines:
-        place = _PLACE.fullmatch(line)
-        if place is None:
-            return None
-        found.append({name: told for name, told in place.groupdict().items() if told})
-    return found
 
 
 def _one_object(parts: list[Any]) -> Any:
@@ -110,7 +110,7 @@ def _table(lines: Sequence[str], split: Callable[[str], Cells]) -> list[dict[str
     if len(lines) <= MIN_ROWS:
         return None
     names = [name.strip() for name in split(lines[0])]
-    if not _are_names(names):
+    if not _are_names(names) or (split is _by_gaps and names[0][-1] in ":："):
         return None
     rows: list[dict[str, str]] = []
     for line in lines[1:]:
