@@ -72,6 +72,8 @@ def settled(instance: Instance) -> bool:
     return not any(lags)
 
 
+@soak
+@pytest.mark.timeout(300)
 def test_nothing_of_a_user_is_left_and_nothing_of_another_is_lost(instance: Instance) -> None:
     """Tables, a retired generation, refused events, contexts; and all read models are what their log says."""
     live(instance, "own", WORD, user="u1", agent="clerk", session="s1")

@@ -10,17 +10,18 @@ from tests.chaos.rounds import every_point
 from tests.soak import soak
 
 
+@soak
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("world", "store", "signum", "stride"),
     [
-        ("erasing_world", "sqlite", "SIGKILL", 9),
-        pytest.param("erasing_world", "sqlite", "SIGSTOP", 7, marks=soak),
-        pytest.param("erasing_world", "postgresql", "SIGKILL", 4, marks=soak),
-        pytest.param("erasing_archiver_world", "sqlite", "SIGKILL", 3, marks=soak),
-        pytest.param("erasing_archiver_world", "sqlite", "SIGSTOP", 9, marks=soak),
-        pytest.param("erasing_archiver_world", "postgresql", "SIGKILL", 5, marks=soak),
+        ("erasing_world", "sqlite", "SIGKILL", 1),
+        ("erasing_world", "sqlite", "SIGSTOP", 7),
+        ("erasing_world", "postgresql", "SIGKILL", 4),
+        ("erasing_archiver_world", "sqlite", "SIGKILL", 1),
+        ("erasing_archiver_world", "sqlite", "SIGSTOP", 9),
+        ("erasing_archiver_world", "postgresql", "SIGKILL", 5),
     ],
 )
 def test_points_of_erasing(
