@@ -25,6 +25,7 @@ from events.database import Stores
 from tests.golden_store import STORES, load
 from tests.instance import ROOT, environment, running_instance, until
 from tests.servers import RedisServer, redis_server
+from tests.warm import WarmProcess
 
 PATIENCE_S = 90.0
 PARKED = "task/owned"
@@ -40,7 +41,7 @@ class Process:
 
     name: str
     log: Path
-    process: subprocess.Popen[bytes]
+    process: WarmProcess
 
     @property
     def url(self) -> str:
@@ -76,10 +77,9 @@ class Deploy:
             REFOLD_HTTP_PORT="0", PYTHONPATH=str(ROOT), REFOLD_LOG_LEVEL="info", **settings,
         )  # fmt: skip
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "services.worker", "--roles", ",".join(roles)],
-                env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+            process = WarmProcess(
+                "services.worker", "--roles", ",".join(roles), environ=environ, stdout=output, stderr=output
+            )
         started = Process(name, log, process)
         self.stack.callback(_end, process)
         self.processes.append(started)
@@ -103,7 +103,7 @@ class Deploy:
         assert done.returncode == 0, done.stderr.decode()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: WarmProcess) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()

@@ -15,10 +15,11 @@ from tests.chaos.commit_proxy import commit_proxy, every
 from tests.chaos.killing import publish
 from tests.chaos.workload import made_up_runs
 from tests.servers import PostgresServer
+from tests.soak import ALL
 
-RUNS = 24
+RUNS = 24 if ALL else 15
 STRIDE = 5
-LOSSES = 20
+LOSSES = 20 if ALL else 12
 
 
 @pytest.mark.chaos

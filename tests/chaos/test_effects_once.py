@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,8 +26,9 @@ from refold import Refold
 from tests.chaos.bank import BankServer
 from tests.chaos.nursery import FAILED, LOST, Nursery
 from tests.chaos.paying_agent import QUICK, chosen, pages
-from tests.instance import REFOLD, ROOT, Instance, environment, running_instance
+from tests.instance import PROGRAM, Instance, environment, running_instance
 from tests.soak import ALL
+from tests.warm import WarmProcess
 
 STEPS = {"sync": ("order", "pay", "print", "tell"), "async": ("pay", "print")}
 EFFECTS = {"sync": (2, 2), "async": (1, 1)}
@@ -187,16 +187,18 @@ class Backend:
 
     def start(self) -> None:
         """And wait until it is ready."""
-        command = [*REFOLD, "up", "--data", str(self.data), "--http", str(self.port)]
+        arguments = ("up", "--data", str(self.data), "--http", str(self.port))
         with self.data.with_suffix(".log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=ROOT)
+            self.process = WarmProcess(PROGRAM, *arguments, environ=environment(), stderr=log)
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith(b"ready "), self.data.with_suffix(".log").read_text()
 
     def end(self, signum: signal.Signals) -> None:
         """End it by a signal."""
         self.process.send_signal(signum)
-        self.process.communicate(timeout=60)
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 @pytest.mark.chaos

@@ -20,7 +20,7 @@ VICTIMS = ("redis", "archiver", "projector-a", "projector-b")
 EMBEDDED, SCALED_OUT = "embedded", "cluster-postgresql"
 KILLS = {EMBEDDED: 20, SCALED_OUT: 8} if ALL else {EMBEDDED: 6, SCALED_OUT: 2}
 """The same happens either way; where a Redis Cluster comes back more slowly, less often."""
-RUNS = 10_000 if ALL else 120
+RUNS = 10_000 if ALL else 60
 """Runs at most."""
 
 
@@ -28,7 +28,7 @@ RUNS = 10_000 if ALL else 120
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("deployed", [EMBEDDED, SCALED_OUT])
 def test_kills_during_import(tmp_path: Path, deployed: str, request: pytest.FixtureRequest) -> None:
-    """C1, C2, C6: every process is killed again and again while runs are imported: many of those at hand (all in a
+    """C1, C2, C6: every process is killed again and again while runs are imported: some of those at hand (all in a
     ``make soak``), or on a Redis Cluster (all nodes at once) and PostgreSQL some. REFOLD_SEED repeats a run's choices.
     """
     seed = int(os.environ.get("REFOLD_SEED") or random.randrange(10**9))

@@ -18,7 +18,9 @@ from tests.chaos.killing import publish
 from tests.chaos.workload import Run, made_up_runs
 from tests.redis_cluster import Node, RedisCluster, open_redis, redis_cluster, until
 from tests.servers import PostgresServer
-from tests.soak import soak
+from tests.soak import ALL, soak
+
+RUNS = 40 if ALL else 24
 
 
 @pytest.mark.chaos
@@ -29,7 +31,7 @@ def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer, how: s
 
     A master that only hung comes back as a replica, with clients still connected to it.
     """
-    runs = made_up_runs(40, random.Random(5))
+    runs = made_up_runs(RUNS, random.Random(5))
 
     async def scenario() -> None:
         redis = redis_cluster(tmp_path / "redis", replicas_of=(1,))
@@ -38,14 +40,14 @@ def test_redis_cluster_failover(tmp_path: Path, postgres: PostgresServer, how: s
             tmp_path, database_url=postgres.new_database(), roles=ROLES | {"inbox": "inbox"}, redis=redis
         ) as cluster:
             async with asyncio.TaskGroup() as group:
-                group.create_task(publish(cluster, runs[:25]))
+                group.create_task(publish(cluster, runs[: RUNS * 5 // 8]))
                 group.create_task(asyncio.to_thread(_lose_master, redis, old, how))
             epochs = await cluster.backend.archive.epochs()
             assert all(len(epochs[p]) > 1 for p in (1, 2, 5, 6)), "another server holds the log, in a new epoch"
             if how is signal.SIGSTOP:
                 old.send(signal.SIGCONT)
-            await publish(cluster, runs[25:32])
-            await by_the_inbox(cluster, runs[32:])
+            await publish(cluster, runs[RUNS * 5 // 8 : RUNS * 4 // 5])
+            await by_the_inbox(cluster, runs[RUNS * 4 // 5 :])
             await cluster.check([event for run in runs for event in run])
 
     asyncio.run(scenario())

@@ -17,6 +17,9 @@ from tests.chaos.test_redis_cluster_failover import by_the_inbox
 from tests.chaos.workload import made_up_runs
 from tests.redis_cluster import RedisCluster, redis_cluster
 from tests.servers import PostgresServer
+from tests.soak import ALL
+
+RUNS = 45 if ALL else 24
 
 
 @pytest.mark.chaos
@@ -24,7 +27,7 @@ from tests.servers import PostgresServer
 def test_redis_cluster_reshard(tmp_path: Path, postgres: PostgresServer) -> None:
     """A partition's new node is another server: the fence closes, recovery re-opens, nothing is lost or doubled."""
     rng = random.Random(6)
-    runs = made_up_runs(45, rng)
+    runs = made_up_runs(RUNS, rng)
 
     async def scenario() -> None:
         redis = redis_cluster(tmp_path / "redis")
@@ -33,8 +36,8 @@ def test_redis_cluster_reshard(tmp_path: Path, postgres: PostgresServer) -> None
         ) as cluster:
             for number in range(3):
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(publish(cluster, runs[number:30:3]))
-                    group.create_task(by_the_inbox(cluster, runs[30 + number :: 3]))
+                    group.create_task(publish(cluster, runs[number : 2 * RUNS // 3 : 3]))
+                    group.create_task(by_the_inbox(cluster, runs[2 * RUNS // 3 + number :: 3]))
                     group.create_task(asyncio.to_thread(_move_some, redis, number, rng))
             assert redis.holder(STREAM) is redis.nodes[2]
             await cluster.check([event for run in runs for event in run])
