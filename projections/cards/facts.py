@@ -41,7 +41,7 @@ SENTENCE = "#"
 MAX_WAY = 800
 """Code points of field and record beyond which the way to an object is named by its head and digest."""
 
-_OPENING = ("", "{", "[")
+_OPENING = ("", "{", "[", "<")
 _LIKE_IDS = regex.compile(r"\d\D*\d\D*\d|[@/\\:]|^\d+$")
 _WORDS = {None: "null", True: "true", False: "false"}
 
