@@ -59,7 +59,7 @@ production: setup  ## API and commands once more, on a Redis Cluster and Postgre
 
 soak: setup  ## the chaos tests over and over (ROUNDS=10), with other kills each time, and every point of the first round
 	REFOLD_CHAOS_ALL=1 $(BIN)/python -m pytest tests/acceptance/test_cut_runs.py tests/acceptance/test_datasets.py \
-	  tests/acceptance/test_demo.py tests/integration/test_cross_encoder.py \
+	  tests/acceptance/test_demo.py tests/acceptance/test_erase.py tests/integration/test_cross_encoder.py \
 	  tests/integration/test_belief_partitions.py
 	@every=1; for round in $$(seq $(ROUNDS)); do echo "== round $$round"; \
 	  REFOLD_CHAOS_ALL=$$every $(BIN)/python -m pytest -m chaos || exit 1; every=; done
