@@ -36,6 +36,7 @@ _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _FIELD = re.compile(r"(?P<name>[^\s:：\"'{}\[\]|<>=(][^:：\"{}\[\]|<>=]{0,39}?) ?(?::(?= )|：) *(?P<value>\S.*)")
 
 
+_SIGNS = frozenset("0123456789[#-=*~_")
 _NUMBERS = ("dot", "box", "hash")
 
 
@@ -84,10 +85,13 @@ def _headed(lines: Sequence[str]) -> Any:
 
 def _head(line: str) -> _Head | None:
     """What a line is as a head, be it bold; None when it is none."""
-    text = line.rstrip()
-    if not text[:4].strip() or len(text) > MAX_HEAD:
+    text = line.strip()
+    if (
+        not line[:4].strip()
+        or len(text) > MAX_HEAD
+        or not (text[0] in _SIGNS or text[-1].isdigit() or text[-2:-1].isdigit())
+    ):
         return None
-    text = text.lstrip(" ")
     head = None if text[:2] == "**" and text[-2:] == "**" and text[2:3] not in "* " else _plain_head(text)
     return _plain_head(_BOLD.sub(r"\1", text)) if head is None and "**" in text else head
 
@@ -158,6 +162,8 @@ def _alike(objects: Sequence[dict[str, Any]]) -> bool:
 
 def _between_rules(lines: Sequence[str]) -> Any:
     """The records that lines of nothing but a rule keep apart."""
+    if not any(line[:3] in _RULES for line in lines):
+        return None
     parts: list[list[str]] = [[]]
     for line in lines:
         if line[:3] in _RULES and _RULE.fullmatch(line):

@@ -12,30 +12,41 @@ import re
 from collections.abc import Sequence
 
 _OUTCOME = "(?P<outcome>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)"
-_KINDS = tuple(
-    re.compile(kind)
-    for kind in (
-        r"(?P<path>(?:[A-Za-z]:)?(?=[^\s:]*[./\\])[^\s:]++):(?P<line>\d+):(?:(?P<column>\d+):)? ?(?P<text>.*)",
-        r"(?P<mode>[bcdlps-][rwxsStT-]{9}[.+@]?) +(?P<links>\d+) +(?P<owner>\S+) +(?P<group>\S+) +(?P<size>\d+) +"
-        r"(?P<modified>[^\W\d]{3} +\d{1,2} +(?:\d\d:\d\d|\d{4})|\d{4}-\d\d-\d\d \d\d:\d\d\S*(?: [+-]\d{4})?) "
-        r"(?P<name>.+)",
-        rf"{_OUTCOME} (?P<test>[^\s:]+::\S+)(?: - (?P<reason>.*))?",
-        rf"(?P<test>[^\s:]+::\S+) {_OUTCOME}(?: +\[ *\d+%\])?",
-        r" *(?P<path>[^\s|](?:[^|]*[^\s|])?) +\| +(?P<changes>\d+) (?P<kinds>\++-*|-+)",
-    )
+_KINDS = (
+    ("::", re.compile(rf"{_OUTCOME} (?P<test>[^\s:]+::\S+)(?: - (?P<reason>.*))?")),
+    ("::", re.compile(rf"(?P<test>[^\s:]+::\S+) {_OUTCOME}(?: +\[ *\d+%\])?")),
+    (
+        ":",
+        re.compile(
+            r"(?P<path>(?:[A-Za-z]:)?(?=[^\s:]*[./\\])[^\s:]++):(?P<line>\d+):(?:(?P<column>\d+):)? ?(?P<text>.*)"
+        ),
+    ),
+    (
+        "-",
+        re.compile(
+            r"(?P<mode>[bcdlps-][rwxsStT-]{9}[.+@]?) +(?P<links>\d+) +(?P<owner>\S+) +(?P<group>\S+) +(?P<size>\d+) +"
+            r"(?P<modified>[^\W\d]{3} +\d{1,2} +(?:\d\d:\d\d|\d{4})|\d{4}-\d\d-\d\d \d\d:\d\d\S*(?: [+-]\d{4})?) "
+            r"(?P<name>.+)"
+        ),
+    ),
+    (" | ", re.compile(r" *(?P<path>[^\s|](?:[^|]*[^\s|])?) +\| +(?P<changes>\d+) (?P<kinds>\++-*|-+)")),
 )
+"""What stands in each line of a kind, and how such a line reads."""
+
 _COMMIT = re.compile(r"(?P<commit>[0-9a-f]{7,40}) (?:\((?P<refs>[^)]+)\) )?(?P<subject>\S.*)")
 _SUM = re.compile(r"total \d+[KMGT]?| *\d+ files? changed(?:, \d+ [a-z]+\([+-]\))*")
 
 
 def told_alike(lines: Sequence[str]) -> list[dict[str, str]] | None:
     """What lines of one of these kinds tell, each as a record; None when one of them is of another kind."""
-    first, last = (bool(lines) and _SUM.fullmatch(lines[at]) is not None for at in (0, -1))
-    lines = lines[first : len(lines) - last]
+    if lines and lines[0][:6] == "total " and _SUM.fullmatch(lines[0]):
+        lines = lines[1:]
+    if lines and " changed" in lines[-1] and _SUM.fullmatch(lines[-1]):
+        lines = lines[:-1]
     if not lines:
         return None
-    for kind in _KINDS:
-        if kind.fullmatch(lines[0]):
+    for sign, kind in _KINDS:
+        if sign in lines[0] and kind.fullmatch(lines[0]):
             return _told(lines, kind)
     return _told(lines, _COMMIT) if _COMMIT.fullmatch(lines[0]) and _are_hexadecimal(lines) else None
 

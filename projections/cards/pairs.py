@@ -19,22 +19,20 @@ _COLONS, _EQUALS = (
     re.compile(rf"\s*\**(?P<name>[^\W\d_][^:：=\"'{{}}\[\]<>|]{{0,39}}?)\**\s?{sign}\**\s?(?P<value>.*)")
     for sign in (r"(?::(?=[\s*]|$)|：)", "=(?!=)")
 )
-_SPLITS = tuple(
-    (mark, re.compile(split), pair)
-    for pair, splits in (
-        (_COLONS, (("|", r"\|"), (";", r"[;；] "), (",", r", |，"), (" - ", " - "))),
-        (_EQUALS, ((",", ", ?"), (";", "; ?"), (" ", r" +(?=[\w.-]+=)"))),
-    )
-    for mark, split in splits
+_WAYS = (
+    (":：", _COLONS, (("|", r"\|"), (";", r"[;；] "), (",", r", |，"), (" - ", " - "))),
+    ("=", _EQUALS, ((",", ", ?"), (";", "; ?"), (" ", r" +(?=[\w.-]+=)"))),
 )
+_SPLITS = tuple((signs, mark, re.compile(split), pair) for signs, pair, splits in _WAYS for mark, split in splits)
 
 
 def pairs(lines: Sequence[str]) -> list[dict[str, str]] | None:
     """The records of lines that each name the same values; None when they do not."""
     if len(lines) < MIN_LINES:
         return None
-    for mark, split, pair in _SPLITS:
-        if mark in lines[0] and (names := _record(lines[0], split, pair)):
+    first = lines[0]
+    for signs, mark, split, pair in _SPLITS:
+        if mark in first and sum(map(first.count, signs)) >= MIN_PAIRS and (names := _record(first, split, pair)):
             rows = [_record(line, split, pair) for line in lines]
             if all(list(row) == list(names) for row in rows):
                 return rows
