@@ -11,8 +11,9 @@ from contextlib import suppress
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.errors import Transient
+from events.errors import SetupError, Transient
 from events.log.client import AnyRedis, live_node
+from events.log.redis_errors import redis_errors
 
 _RETRY_S = 0.5
 _LISTEN_S = 1.0
@@ -62,8 +63,9 @@ class Listener:
             try:
                 if self._prepare is not None:
                     await self._prepare()
-                await self._listen_at(await live_node(self._redis))
-            except (RedisError, OSError, Transient) as error:
+                with redis_errors():
+                    await self._listen_at(await live_node(self._redis))
+            except (RedisError, OSError, SetupError, Transient) as error:
                 logger.info("nothing is heard on %s for now: %s", self._channel, error)
                 await asyncio.sleep(_RETRY_S)
 

@@ -28,6 +28,8 @@ _PASSES = (AskError, ClusterDownError, MasterDownError, OutOfMemoryError, ReadOn
 _PASSING_CODES = ("BUSY", "MISCONF", "NOREPLICAS", "UNBLOCKED")
 """Error codes that have no class: a script runs, the disk is full, replicas are missing, a blocked read was ended."""
 _WRONG_TYPE = "WRONGTYPE"
+_CLOSED = "the handler is closed"
+"""How uvloop ends its words on a connection that the server closed before anything was written: as a RuntimeError."""
 
 
 @contextmanager
@@ -44,6 +46,10 @@ def redis_errors() -> Iterator[None]:
         raise Transient("all connections of this process to Redis are in use: send less at once") from error
     except (ConnectionError, TimeoutError, RedisClusterException, OSError) as error:
         raise Transient(f"Redis cannot be reached: {error}") from error
+    except RuntimeError as error:
+        if not str(error).endswith(_CLOSED):
+            raise
+        raise Transient(f"Redis closed a connection: {error}") from error
     except ResponseError as error:
         if str(error).startswith(_WRONG_TYPE):
             raise Fenced(f"a key of the log holds something else: {error}") from error
