@@ -53,25 +53,28 @@ def blocks(lines: Sequence[str]) -> Any:
 
     Such a line ends with a colon, or nothing follows it.
     """
-    begin = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
-    if (held := _headed(lines[begin:])) is not None:
+    begin = _first(lines)
+    if (held := _headed(lines[begin:]) or _between_rules(lines[begin:])) is not None:
         return held
     rest = lines[begin + 1 :]
     if not rest or (rest[0].strip() and lines[begin].rstrip()[-1:] not in (":", "：")):
         return None
-    held = _headed(rest)
+    held = _headed(rest[_first(rest) :])
     return None if held is None else [lines[begin].strip(), held]
 
 
+def _first(lines: Sequence[str]) -> int:
+    """The place of the first line that is not blank."""
+    return next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+
+
 def _headed(lines: Sequence[str]) -> Any:
-    begin = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
-    if begin == len(lines):
-        return None
-    first = _head(lines[begin])
+    """The records of lines that begin with a head; None when they do not, or some line of a block names no value."""
+    first = _head(lines[0]) if lines else None
     if first is None:
-        return _between_rules(lines[begin:])
+        return None
     heads, bodies = [first], list[list[str]]([[]])
-    for line in lines[begin + 1 :]:
+    for line in lines[1:]:
         head = _head(line)
         if head is not None and _goes_on(heads, head):
             heads.append(head)

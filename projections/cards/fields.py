@@ -29,15 +29,13 @@ _OF_FORMS = frozenset((
 
 def with_colons(lines: Sequence[str]) -> list[str] | None:
     """The lines with a colon behind each name; None when they are not all of one other way to name values."""
-    told = [line for line in lines if line.strip()]
-    if not told:
-        return None
-    if "..." in told[0]:
+    first = next((line for line in lines if line.strip()), "")
+    if "..." in first:
         return _rewritten(lines, _DOTTED)
-    if "=" in told[0]:
+    if "=" in first:
         rewritten = _rewritten(lines, _EQUALS)
-        return None if rewritten is None or any(map(_is_code, told)) else rewritten
-    if "\t" in told[0] or "  " in told[0].strip():
+        return None if rewritten is None or any(map(_is_code, lines)) else rewritten
+    if "\t" in first or "  " in first.strip():
         rewritten = _rewritten(lines, _ALIGNED)
         return rewritten if rewritten is not None and _names_of_forms(rewritten) else None
     return None
