@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,8 +23,9 @@ import pytest
 import redis
 
 from services.embedded.redis_server import start_redis
-from tests.instance import NO_MODEL
+from tests.instance import NO_MODEL, PROGRAM
 from tests.servers import PostgresServer, free_port
+from tests.warm import WarmProcess
 
 REFOLD = (sys.executable, "-m", "services.cli.main")
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,7 @@ READY_S = 90.0
 class Up:
     """One ``refold up``: its process, its URL, what it says on stderr."""
 
-    process: subprocess.Popen[str]
+    process: WarmProcess
     url: str = ""
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
@@ -70,22 +72,25 @@ class Machine:
         self.data = data
         self.instances: list[Up] = []
 
-    def command(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+    def environment(self, **environ: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("REFOLD_") and k != "REDIS_URL"}
-        inherited |= NO_MODEL
+        return {**inherited, **NO_MODEL, "REFOLD_DATA": str(self.data), "REFOLD_HTTP_PORT": "0", **environ}
+
+    def command(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*REFOLD, *arguments],
-            env={**inherited, "REFOLD_DATA": str(self.data), "REFOLD_HTTP_PORT": "0", **environ},
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=self.environment(**environ), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def up(self, *arguments: str, **environ: str) -> Up:
-        instance = Up(self.command("up", *arguments, **environ))
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as stderr:
+            process = WarmProcess(PROGRAM, "up", *arguments, environ=self.environment(**environ), stderr=stderr)
+        instance = Up(process)
         self.instances.append(instance)
-        assert instance.process.stdout is not None
-        assert instance.process.stderr is not None
-        for stream, kept in ((instance.process.stdout, instance.out), (instance.process.stderr, instance.err)):
-            threading.Thread(target=keep, args=(stream, kept), daemon=True).start()
+        assert process.stdout is not None
+        for stream, kept in ((process.stdout, instance.out), (os.fdopen(reading, "rb"), instance.err)):
+            threading.Thread(target=keep, args=(TextIOWrapper(stream), kept), daemon=True).start()
         until(lambda: bool(instance.out) or instance.process.poll() is not None, READY_S)
         assert instance.out, "".join(instance.err)
         assert instance.out[0].startswith("ready http://")
