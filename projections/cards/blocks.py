@@ -4,7 +4,7 @@
        Email: ada@x.example   Name: Ada                Name: Ada                name = Ada
 
 Each block is an object. Numbers that count from 0 or 1 are left out, since records have places anyway; words before
-them name the records; other titles are names. Only where every line is a head or names a value: numbered blocks
+them name the records; other titles are names. Only where every line is a head or names a value: counted blocks
 have a name in common besides, and all other texts are none.
 """
 
@@ -150,7 +150,7 @@ def _joined(heads: Sequence[_Head], objects: list[Any]) -> Any:
     if sum(map(len, objects)) < MIN_NAMED:
         return None
     if kind and counted:
-        return {kind: objects}
+        return {kind: objects} if _alike(objects) else None
     titles = [head.title or f"{kind} {head.number}" for head in heads]
     return dict(zip(titles, objects, strict=True)) if len(set(titles)) == len(titles) else None
 

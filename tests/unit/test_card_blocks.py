@@ -113,7 +113,8 @@ def test_lines_of_well_known_tools(text: str, first: Any) -> None:
         "Orders\n------\nnone",
         "1234567 lamps\n7654321 desks", "defaced the wall\neffaced them", "total 0\ntotal 1",
         "12:30: lunch\n13:30: work and\nrest",
-        "- ID: 7\nmore words, and: more", "== Orders ==\nnone today", "FAILED tests/a.py::test_b\n1 failed",
+        "- ID: 7\nmore words, and: more", "== Orders ==\nnone today", "User 1\nHi: you\nUser 2\nBye: now",
+        "FAILED tests/a.py::test_b\n1 failed",
     ],
 )  # fmt: skip
 def test_what_is_not_surely_records_stays_a_text(text: str) -> None:
