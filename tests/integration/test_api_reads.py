@@ -51,7 +51,7 @@ def test_a_builder_that_stands_still_is_not_waited_for(tmp_path: Path) -> None:
             assert (refolded.returncode, json.loads(refolded.stdout)["state"]) == (1, "abandoned")
             again = instance.refold("rebuild", "beliefs", "--json")
             assert (again.returncode, json.loads(again.stdout)["state"]) == (0, "done")
-            assert projection(instance, "beliefs")["state"] == "live"
+            until(lambda: projection(instance, "beliefs")["state"] == "live")
         finally:
             os.kill(stopped, signal.SIGKILL)
 
