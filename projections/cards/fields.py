@@ -15,7 +15,7 @@ _NAME = r"(?P<indent>[ ]*)(?P<name>[^\W\d_][^:：=\t\"'{}\[\]|<>(#]{0,39}?)"
 _DOTTED = re.compile(rf"{_NAME}[ ]?\.{{3,}}+[ ]?[:：]?[ ]*+(?P<value>\S.*)")
 _EQUALS = re.compile(rf"{_NAME}[ ]*+=(?![=>])[ ]*+(?P<value>[^=\s(].*)?")
 _ALIGNED = re.compile(rf"{_NAME}(?:[ ]*+\t[ \t]*+|[ ]{{2,}}+)(?P<value>\S(?:[ ]?[^ \t])*+)[ \t]*+")
-_BULLET = re.compile(r"(?P<indent>[ ]*)[*•·][ ]+(?=\S)")
+_BULLET = re.compile(r"\A(?P<indent>[ ]*+)[*•·][ ]+(?=\S)")
 _CODE = ("{", "(", "[", ";", "\\", "&&")
 _PAIRS = re.compile(r"\s[\w.-]+=")
 _OF_FORMS = frozenset((

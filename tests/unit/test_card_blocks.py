@@ -71,6 +71,11 @@ def test_a_record_a_line(text: str) -> None:
     assert opened(text) == [{"ID": "7", "Name": "Ada"}, {"ID": "8", "Name": "Bo"}]
 
 
+def test_marks_within_a_value_are_no_bullets() -> None:
+    text = "1. Name: Ada · Bo\n   Sum: 3 * 4\n2. Name: Eve\n   * Sum: 5 * 6"
+    assert opened(text) == [{"Name": "Ada · Bo", "Sum": "3 * 4"}, {"Name": "Eve", "Sum": "5 * 6"}]
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [
@@ -130,6 +135,7 @@ def test_what_is_not_surely_records_stays_a_text(text: str) -> None:
         "a" * 60_000 + " | 1 +\nx", ("a" * 39 + "  ") * 3_000 + "\nx: y", "**a" * 30_000 + ": b\n: c",
         "a::" * 30_000 + "\nb",
         "--" + "- a" * 30_000 + "\nb: c", "a.b" + " " * 60_000 + "|\nx", "Name" + " " * 60_000 + "\nx",
+        "1. a: b\n c: d" + " " * 60_000 + "e",
     ],
 )  # fmt: skip
 def test_hostile_lines_cost_little(text: str) -> None:
