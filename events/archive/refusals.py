@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,7 +17,7 @@ from events.strict_json import Hazard
 MAX_RAW_CHARS = 16_384
 MAX_REASON_CHARS = 2_000
 _MAX_NAME_CHARS = 256
-_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_QUOTE = re.compile(r"""(?<!\\)\\*["']""")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -87,13 +88,27 @@ def _shown(value: Any) -> str:
     return f"<{value.message}>" if isinstance(value, Hazard) else str(value)
 
 
-def drop_refusals(conn: Connection, org: str, names: Collection[str]) -> int:
-    """Forget the refused events of an org that hold one of these names as a JSON string; how many there were.
+def drop_refusals(conn: Connection, org: str, names: Collection[str] | None) -> int:
+    """Forget the refused events of an org that hold one of these names in quotes (None: all); how many there were.
 
-    Rather one too many: what was refused is a help to its publisher, and no part of the log.
+    Rather one too many: what was refused is a help to its publisher, and no part of the log. So those that were cut
+    go, too, since nobody knows whom the rest of one named.
     """
-    wanted = {orjson.dumps(name).decode()[1:-1] for name in names}
+    wanted = None if names is None else {form for name in names for form in _forms(name)}
     found = conn.execute(select(refused_events.c.number, refused_events.c.raw).where(refused_events.c.org == org))
-    gone = [number for number, raw in found if not wanted.isdisjoint(_JSON_STRING.findall(raw))]
+    gone = [number for number, raw in found if wanted is None or _may_hold(raw, wanted)]
     bulk_delete(conn, refused_events, ("number",), [(number,) for number in gone])
     return len(gone)
+
+
+def _may_hold(raw: str, wanted: Set[str]) -> bool:
+    """Whether a text holds one of these in quotes of JSON, of JSON within JSON, or of Python; or may have, if cut."""
+    if len(raw) >= MAX_RAW_CHARS or not wanted.isdisjoint(_QUOTE.split(raw)):
+        return True
+    return any(_QUOTE.search(form) and form in raw for form in wanted)
+
+
+def _forms(name: str) -> set[str]:
+    """A name as it may stand between quotes: as it is, escaped, and escaped within what is escaped."""
+    once = [json.dumps(name, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
+    return {name, repr(name)[1:-1], *once, *(json.dumps(form, ensure_ascii=False)[1:-1] for form in once)}

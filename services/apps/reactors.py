@@ -41,7 +41,7 @@ class DoorOutlet:
         """As ``Outlet.give_up``: listed among the refused events, under the reactor's name."""
         event = source.event()
         refusal = refusal_of(
-            {"id": event.id, "type": event.type, "run": event.run},
+            {name: getattr(event, name) for name in ("id", "type", "agent", "user", "session", "task", "run")},
             org=event.org, source=f"reactor/{reactor}", code="reaction_failed", field="",
             reason=f"{type(error).__name__}: {error}", received_ms=now_ms(),
         )  # fmt: skip

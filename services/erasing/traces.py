@@ -8,7 +8,7 @@ Redis                the stream begins with the erasure, or behind it
 a read model         its checkpoints are behind the erasure: its owners have made the keys anew
 an old generation    it is dropped: nobody folds it, and going back to it would bring the words back
 files                SQLite's write-ahead logs are emptied, and Redis rewrites its append-only file, where they can
-refused events       those that hold the subject's name, or a run's, are deleted
+refused events       those that may hold the subject's name, or a run's, are deleted; of an organisation, all
 vectors              those of text that stands in no card any more are deleted
 ===================  ===============================================================================================
 """
@@ -102,11 +102,11 @@ def _is_being_built(conn: Connection, one: Generation) -> bool:
 
 
 def forget_refused(conn: Connection, erasure: Erasure) -> int:
-    """Delete the refused events that name the subject, or one of its runs."""
+    """Delete the refused events that name the subject, or one of its runs; all of an organisation that is erased."""
     subject = erasure.subject
-    runs = {name for pair in Selection(conn, subject).runs for name in pair}
+    runs = {name for pair in Selection(conn, subject).runs for name in pair if name}
     with overwriting(conn):
-        return drop_refusals(conn, subject.org, {subject.name, *runs})
+        return drop_refusals(conn, subject.org, None if subject.level == "org" else {subject.name, *runs})
 
 
 async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from events.archive import queries, store
 from events.archive.queries import Verdicted
-from events.archive.refusals import keep_refusals, read_refusals, refusal_of
+from events.archive.refusals import drop_refusals, keep_refusals, read_refusals, refusal_of
 from events.archive.store import Entry, First, next_of
 from events.database import Database
 from events.door import admit
@@ -347,3 +348,28 @@ def test_refused_events_are_kept_cut_to_size_and_apart_by_org(db: Database) -> N
     page = db.read_now(lambda conn: read_refusals(conn, "o", before=found[1].number, limit=1))
     assert page == [found[2]]
     assert db.read_now(lambda conn: read_refusals(conn, "other")) == []
+
+
+def test_refused_events_that_may_name_somebody_are_forgotten(db: Database) -> None:
+    """However they were kept: as JSON, within JSON, as Python shows them, or cut before the name."""
+    name = 'Zoë "z" O\'Hara'
+    own = [
+        {"id": "plain", "user": name}, {"id": "python", "user": name, "s": "\ud800"},
+        {"id": "cut", "data": "x" * 20_000, "user": name}, {"id": "within", "event": json.dumps({"user": name})},
+        {"id": "raw", "event": json.dumps({"user": name}, ensure_ascii=False)[:-1]},
+    ]  # fmt: skip
+    others = [{"id": "other", "user": "Zoë", "data": {"of": "Zoë O'Hara"}}, {"id": "none"}]
+
+    def left(org: str = "o") -> list[str]:
+        return [k.refusal.event_id for k in db.read_now(lambda conn: read_refusals(conn, org))][::-1]
+
+    kept = [
+        refusal_of(raw, org=org, source="http", code="bad", field="", reason="", received_ms=1)
+        for raw, org in [*((raw, "o") for raw in (*own, *others)), (own[0], "elsewhere")]
+    ]
+    db.write_now(lambda conn: keep_refusals(conn, kept))
+    assert db.write_now(lambda conn: drop_refusals(conn, "o", {name})) == len(own)
+    assert left() == ["other", "none"]
+    assert db.write_now(lambda conn: drop_refusals(conn, "o", {"Zoë"})) == 1
+    assert db.write_now(lambda conn: drop_refusals(conn, "o", None)) == 1
+    assert (left(), left("elsewhere")) == ([], ["plain"])
