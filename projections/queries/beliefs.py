@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, select
 
+from events.types.belief import LAST_WORD
 from projections.belief.baseline import above_baseline
 from projections.belief.evidence import MAX_LATEST, tally
 from projections.belief.naming import belief_name
@@ -47,6 +48,8 @@ SHOWN_EVIDENCE = 100
 """Latest pieces of evidence in the document of a belief; ``evidence_of`` has them all."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
+_SAYS_SOMETHING = EXPERIENCES.c.deriver_version < LAST_WORD
+"""Not the last word on a run of somebody erased: it is kept so that no derivation comes after it, and tells nothing."""
 _BELIEFS = Query(BELIEFS)
 _ONE_BELIEF = Query(BELIEFS, BELIEFS.c.belief == bindparam("belief"))
 _SUPPORTS = COUNTS.c.success + COUNTS.c.deviated_success
@@ -169,7 +172,7 @@ def evidence_of(
 
 def experience_of(conn: Connection, org: str, scope: str, run: str) -> Document | None:
     """What a scope keeps of a run; None when it was not derived, or not for this scope."""
-    row = one(conn, EXPERIENCES, org, scope, EXPERIENCES.c.run == short(run))
+    row = one(conn, EXPERIENCES, org, scope, EXPERIENCES.c.run == short(run), _SAYS_SOMETHING)
     return None if row is None else _experience(row)
 
 
@@ -177,13 +180,15 @@ def experiences_of(
     conn: Connection, org: str, scope: str, *, limit: int | None = None, offset: int = 0
 ) -> list[Document]:
     """What a scope keeps of its runs, the latest first."""
-    found = many(conn, EXPERIENCES, org, scope, order=(EXPERIENCES.c.time.desc(),), limit=limit, offset=offset)
+    latest = (EXPERIENCES.c.time.desc(),)
+    found = many(conn, EXPERIENCES, org, scope, _SAYS_SOMETHING, order=latest, limit=limit, offset=offset)
     return [_experience(row) for row in found]
 
 
 def experiences_named(conn: Connection, org: str, scope: str, runs: Iterable[str]) -> dict[str, Document]:
     """What a scope keeps of these runs, by run."""
-    found = many(conn, EXPERIENCES, org, scope, EXPERIENCES.c.run.in_([short(run) for run in runs]))
+    named = EXPERIENCES.c.run.in_([short(run) for run in runs])
+    found = many(conn, EXPERIENCES, org, scope, named, _SAYS_SOMETHING)
     return {row["run_id"]: _experience(row) for row in found}
 
 

@@ -288,6 +288,10 @@ def test_a_belief_that_nothing_is_left_of_is_invalid_and_says_why(stored: Read) 
     belief = the(none, at=MONDAY)
     assert (belief["status"], belief["retired_because"], belief["sources"]) == ("retired", "no evidence is left", 0)
     assert beliefs.evidence_of(none, "default", "agent/clerk", "tool/pay") == []
+    assert [one["run"] for one in beliefs.experiences_of(half, "default", "agent/clerk")] == ["r2"]
+    assert beliefs.experiences_of(none, "default", "agent/clerk", limit=5) == []
+    assert list(beliefs.experiences_named(half, "default", "agent/clerk", ["r1", "r2"])) == ["r2"]
+    assert beliefs.experience_of(none, "default", "agent/clerk", "r1") is None
 
 
 def test_evidence_of_a_run_that_never_started_counts_and_names_it(stored: Read) -> None:
