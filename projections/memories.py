@@ -36,7 +36,7 @@ from events.types.memory import (
     MemorySuperseded,
 )
 from projections.bounds import clip, short, whole
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.draft import Draft
 from projections.memory.normal import saying
 from projections.memory.tables import BLANKS, TABLES

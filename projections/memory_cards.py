@@ -37,7 +37,7 @@ from projections.cards.extract import GAP
 from projections.cards.making import NAME_LIMIT, observe
 from projections.cards.rules import CAUSAL, CHANGE, CONSTRAINT, excludes
 from projections.cards.scene import Card, Scene, speak
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.cards.summary import LIMIT, of_decision, summarize
 from projections.cards.tables import TABLES
 from projections.cards.templates import SHIPPED, Templates

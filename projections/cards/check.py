@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import regex
 
-from projections.cards.facts import Fact
-from projections.cards.forms import forms
-from projections.cards.prose import sentences
-from projections.cards.values import in_field, in_text
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.forms import forms
+from projections.cards.reading.prose import sentences
+from projections.cards.reading.values import in_field, in_text
 
 _NAME = regex.compile(r"[\p{L}'’ ]+")
 _FIRST_WORD = regex.compile(r"[\p{L}'’]+")

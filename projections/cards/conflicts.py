@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from projections.cards.forms import normal
+from projections.cards.reading.forms import normal
 from projections.draft import Draft
 
 MAX_RIVALS = 4

@@ -8,8 +8,8 @@ from typing import Literal
 import regex
 
 from projections.bounds import clip
+from projections.cards.reading.values import in_field, of_text
 from projections.cards.rules import excludes
-from projections.cards.values import in_field, of_text
 
 GAP = "…"
 """Stands where something was left out."""

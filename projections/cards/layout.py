@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from projections.cards.extract import GAP, choose, holds, telling
-from projections.cards.facts import MAX_FACTS, Fact
+from projections.cards.reading.facts import MAX_FACTS, Fact
 from projections.cards.skeleton import KEY, Row, Table, tables_of
 from projections.cards.templates import Template
 

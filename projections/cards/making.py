@@ -8,7 +8,7 @@ from typing import Any
 from projections.bounds import clip
 from projections.cards import conflicts, kinds, needs, validity
 from projections.cards.flows import place, with_place
-from projections.cards.forms import normal
+from projections.cards.reading.forms import normal
 from projections.cards.rules import AHEAD, NOVELTY, THRESHOLD, worth
 from projections.cards.scene import Card, Scene
 from projections.cards.summary import summarize

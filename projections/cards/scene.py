@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from events.event import Recorded
-from projections.cards.facts import Fact
+from projections.cards.reading.facts import Fact
 from projections.cards.rules import worth
 from projections.cards.tables import BLANKS
 from projections.cards.templates import Templates

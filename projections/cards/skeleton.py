@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as with_default
 from functools import lru_cache
 
-from projections.cards.facts import SENTENCE, Fact
+from projections.cards.reading.facts import SENTENCE, Fact
 
 KEY = "*"
 """Column of a key that is a value."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from events.types.thought import DecisionMade
 from projections.cards import extract, layout
-from projections.cards.facts import Fact, spelled
+from projections.cards.reading.facts import Fact, spelled
 from projections.cards.templates import PLAIN, Template
 
 LIMIT = 800

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 import regex
 
-from projections.cards.facts import Fact
+from projections.cards.reading.facts import Fact
 
 _BRACES = regex.compile(r"\{([^{}]+)\}")
 

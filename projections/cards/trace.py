@@ -16,12 +16,12 @@ from events.event import Recorded
 from events.types.thought import DecisionMade, MessageAdded
 from events.types.tools import ToolCalled, ToolFailed, ToolReturned
 from projections.bounds import digest
-from projections.cards import secrets
-from projections.cards.facts import Fact, facts_in, facts_of, opened
-from projections.cards.forms import UBIQUITOUS, normal
-from projections.cards.phrases import behind
+from projections.cards.reading.facts import Fact, facts_in, facts_of, opened
+from projections.cards.reading.forms import UBIQUITOUS, normal
+from projections.cards.reading.phrases import behind
+from projections.cards.reading.values import of_facts
+from projections.cards.secrecy import secrets
 from projections.cards.summary import message_text
-from projections.cards.values import of_facts
 
 MAX_FIELDS = 64
 """Fields of one result that are counted and matched, at most."""

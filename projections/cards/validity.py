@@ -15,8 +15,8 @@ from functools import lru_cache
 
 from events.errors import Refused
 from events.times import check_time, instant
-from projections.cards.facts import Fact
 from projections.cards.needs import words
+from projections.cards.reading.facts import Fact
 
 MAX_TTL_S = 1e9
 """A longer one is none, in seconds."""

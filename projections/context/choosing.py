@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from projections.cards.facts import Fact
+from projections.cards.reading.facts import Fact
 from projections.context.phrases import labels, phrased, phrases_before
 from projections.context.ranking import Ranked, rank
 from projections.context.rendering import by_field, compressed, heading

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import regex
 
-from projections.cards.facts import Fact
-from projections.cards.phrases import AS_TOLD, SPACELESS, phrases
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.phrases import AS_TOLD, SPACELESS, phrases
 from projections.context.rendering import labels_of
 from projections.context.shapes import is_prose, several
 from projections.context.sources import PERSON, Source

@@ -22,9 +22,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from projections.cards.facts import Fact
 from projections.cards.needs import readings
-from projections.cards.phrases import AS_TOLD, counted_as, phrases
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.phrases import AS_TOLD, counted_as, phrases
 from projections.cards.rules import excludes
 from projections.context.rendering import row_of
 from projections.context.shapes import NAME, is_prose, names_a_thing, sentence, shape, telling, values_of

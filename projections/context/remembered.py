@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from projections.bounds import clip
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.context.cuts import first_lines
 from projections.context.fences import defused, fence
 from projections.context.rendering import one_line

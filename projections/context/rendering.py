@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from projections.cards.facts import Fact
-from projections.cards.phrases import AS_TOLD
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.phrases import AS_TOLD
 from projections.context.sources import Source
 
 _KEYED = ".*.id"

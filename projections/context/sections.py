@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from projections.bounds import canonical
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.context.cuts import cut, first_lines
 from projections.context.filling import fill
 from projections.context.material import Document, Material, Turn

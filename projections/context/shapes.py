@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from projections.cards.values import in_field, in_text
+from projections.cards.reading.values import in_field, in_text
 
 MODES: Mapping[str, Mapping[str, float]] = {
     "precise_planning": {"id": 1.5, "day": 1.5, "moment": 4.0, "number": 1.2},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from projections.cards.facts import Fact
+from projections.cards.reading.facts import Fact
 
 PERSON = "user"
 """Title of what a person said."""

@@ -16,7 +16,7 @@ import regex
 
 from projections.belief.words import cause_words
 from projections.bounds import clip
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.context.cuts import cut
 from projections.context.fences import defused, fence
 from projections.context.rendering import one_line

@@ -17,7 +17,7 @@ from projections.belief.naming import belief_name
 from projections.belief.tables import BELIEFS, COUNTS, EVIDENCE, EXPERIENCES, GROUNDS
 from projections.belief.words import plan_words, tool_words
 from projections.bounds import short
-from projections.cards.secrets import masked
+from projections.cards.secrecy.secrets import masked
 from projections.queries.confidence import (
     DEFAULT_RULES,
     BeliefRules,

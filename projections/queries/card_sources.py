@@ -12,9 +12,9 @@ from sqlalchemy import Connection, select
 from events.keys import task_key
 from projections.bounds import short
 from projections.cards import tables as t
-from projections.cards.facts import Fact
 from projections.cards.flows import SEPARATOR
 from projections.cards.needs import callings, words
+from projections.cards.reading.facts import Fact
 from projections.context.expecting import Expected, expect
 from projections.context.sources import Needs, Source
 from projections.queries.rows import Document, is_over, many, one, position

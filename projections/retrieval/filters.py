@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from events.errors import Refused
 from events.times import check_time, instant
-from projections.cards.values import normal
+from projections.cards.reading.values import normal
 from projections.retrieval.entry import Entry
 
 Holds = Callable[[Entry], bool]

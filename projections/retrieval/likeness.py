@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.cards.values import of_text
+from projections.cards.reading.values import of_text
 from projections.retrieval.asking import substance
 from projections.retrieval.fusion import Signal, fuse
 from projections.retrieval.postings import Postings

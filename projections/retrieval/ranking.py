@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from events.times import instant
 from projections.bounds import short
-from projections.cards.values import of_text
+from projections.cards.reading.values import of_text
 from projections.retrieval.asking import substance
 from projections.retrieval.entry import Entry
 from projections.retrieval.filters import compile_filter

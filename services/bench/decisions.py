@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from events.event import Event
-from projections.cards.facts import Fact, facts_of
+from projections.cards.reading.facts import Fact, facts_of
 from projections.cards.summary import message_text
 from projections.context.shapes import is_prose, telling
 from projections.context.tokens import weigh

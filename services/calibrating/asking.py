@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from projections.bounds import clip
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from services.calibrating.review import Review, by_evidence
 from services.curation.safety import is_order
 from services.models.client import Models

@@ -18,7 +18,7 @@ from events.event import Position
 from events.keys import scopes_of, session_key, task_key
 from projections.cards import tables as cards
 from projections.cards.needs import callings, readings
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from projections.cards.summary import message_text
 from projections.context.expecting import Expected
 from projections.context.material import Material, Original, Turn

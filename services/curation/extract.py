@@ -11,7 +11,7 @@ from typing import Any
 
 import regex
 
-from projections.cards.prose import sentences
+from projections.cards.reading.prose import sentences
 from services.curation.lexicon import ATTRIBUTES, VALUES
 from services.curation.quality import is_own_output, objections
 from services.curation.safety import is_order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import regex
 
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from services.curation.proposal import Candidate, Rejected
 from services.curation.statements import read
 from services.lazy_patterns import lazily

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from events.errors import Transient
 from projections.bounds import short
-from projections.cards.secrets import masked
+from projections.cards.secrecy.secrets import masked
 from projections.memory.tables import MEMORIES
 from projections.queries.beliefs import beliefs_of
 from projections.queries.confidence import DEFAULT_RULES, BeliefRules

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import regex
 
-from projections.cards.prose import sentences
-from projections.cards.secrets import masked_text
+from projections.cards.reading.prose import sentences
+from projections.cards.secrecy.secrets import masked_text
 from services.curation.quality import is_own_output
 from services.curation.safety import credential, is_order
 from services.wishes.reading import Wish, opposed, wish_of_ours, wishes_of

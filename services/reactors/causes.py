@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
-from projections.cards import secrets
+from projections.cards.secrecy import secrets
 
 PATTERN_CHARS = 160
 LOOKED_AT = 4_000

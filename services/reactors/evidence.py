@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from projections.cards import secrets
+from projections.cards.secrecy import secrets
 from services.reactors.trajectory import Call, Trajectory
 
 LINE_CHARS = 240

@@ -22,7 +22,7 @@ from typing import Any
 from events.types.belief import Attribution, FatalPattern, Node, NodeLabel, ToolCount
 from events.types.run import Outcome
 from projections.bounds import canonical, short
-from projections.cards import secrets
+from projections.cards.secrecy import secrets
 from services.reactors.attribution import (
     Calls,
     Deviation,

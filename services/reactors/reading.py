@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from events.types.memory import MemoryKind
-from projections.cards.secrets import masked_text
+from projections.cards.secrecy.secrets import masked_text
 from services.curation.extract import MOST, MOST_CHARS, text_of
 from services.curation.quality import is_own_output
 from services.models.client import Models

@@ -20,7 +20,7 @@ import orjson
 from events.door import admit
 from events.errors import Refused
 from events.types.settlement import DegradedReason, SettlementRequested
-from projections.cards import secrets
+from projections.cards.secrecy import secrets
 from services.models.client import Answer
 from services.models.failure import ModelFailed
 from services.reactors.evidence import clip, evidence

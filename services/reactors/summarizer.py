@@ -22,11 +22,11 @@ from typing import Any
 from events.types.thought import MessageAdded
 from events.types.tools import ToolFailed, ToolReturned
 from projections.cards.check import check
-from projections.cards.facts import Fact
 from projections.cards.kinds import kind_of
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.values import in_text
 from projections.cards.summary import LIMIT, summarize
 from projections.cards.trace import Traced, card_id, trace
-from projections.cards.values import in_text
 from services.models.client import Models
 from services.models.failure import ModelFailed
 from services.models.spent import Spent

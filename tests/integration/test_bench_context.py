@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from projections.cards.facts import facts_of
+from projections.cards.reading.facts import facts_of
 from projections.context.tokens import weigh
 from services.bench import rivals
 from services.bench.context import decisions, measure, other_ways, runs_of

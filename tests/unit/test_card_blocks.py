@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import facts_of, opened
+from projections.cards.reading.facts import facts_of, opened
 
 PEOPLE = [{"Name": "Ada", "Mail": "ada@x.example"}, {"Name": "Bo", "Mail": "bo@x.example"}]
 ADA, BO = ("\n".join(f"{name}: {value}" for name, value in one.items()) for one in PEOPLE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from projections.cards.facts import facts_of
+from projections.cards.reading.facts import facts_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import MAX_FACTS, SHORT, Fact, facts_of
+from projections.cards.reading.facts import MAX_FACTS, SHORT, Fact, facts_of
 
 ORDER = {
     "order_id": "ORD-7731",

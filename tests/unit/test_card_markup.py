@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import Fact, facts_of, opened
-from projections.cards.forms import MASK
-from projections.cards.secrets import masked
+from projections.cards.reading.facts import Fact, facts_of, opened
+from projections.cards.reading.forms import MASK
+from projections.cards.secrecy.secrets import masked
 
 ORDER = '<order id="W-17"><item>lamp</item><item>desk</item><due>2026-06-12</due></order>'
 HELD = {"order": {"id": "W-17", "item": ["lamp", "desk"], "due": "2026-06-12"}}

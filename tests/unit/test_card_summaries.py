@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from events.types.thought import DecisionMade
 from projections.cards.check import check
-from projections.cards.facts import facts_of
-from projections.cards.forms import normal
+from projections.cards.reading.facts import facts_of
+from projections.cards.reading.forms import normal
 from projections.cards.summary import LIMIT, LIMIT_IN_USE, of_decision, summarize
 from projections.cards.templates import PLAIN, Template
 

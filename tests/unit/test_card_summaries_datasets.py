@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from projections.cards.check import check
-from projections.cards.facts import Fact, facts_of
+from projections.cards.reading.facts import Fact, facts_of
 from projections.cards.summary import LIMIT, LIMIT_IN_USE, summarize
 from projections.memory_cards import MEMORY_CARDS
 from services.importers.registry import FORMATS, files, read_file

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.cards.facts import Fact, facts_of, opened
+from projections.cards.reading.facts import Fact, facts_of, opened
+from projections.cards.reading.tabular import structured
 from projections.cards.summary import summarize
-from projections.cards.tabular import structured
 
 PODS = "NAME        READY   STATUS    AGE\nweb-7d9f    1/1     Running   3d\ndb-0        0/1     Pending   2m\n"
 ORDER = """\

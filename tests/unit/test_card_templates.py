@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from events.errors import SetupError
-from projections.cards.facts import facts_of
+from projections.cards.reading.facts import facts_of
 from projections.cards.templates import PLAIN, SHIPPED, Template, Templates
 from projections.engine.share import is_portable
 from projections.fingerprint import fingerprint

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from projections.cards.forms import MASK
-from projections.cards.secrets import masked, masked_text
+from projections.cards.reading.forms import MASK
+from projections.cards.secrecy.secrets import masked, masked_text
 
 # put together at run time, so that scanners of source code find no secret here
 H32 = "4bf92f3577b34da6" + "a3ce929d0e0e4736"

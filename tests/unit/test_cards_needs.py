@@ -8,7 +8,7 @@ import pytest
 
 from projections.cards.kinds import kind_of
 from projections.cards.needs import ahead, open_steps, parameters, readings
-from projections.cards.phrases import counted_as
+from projections.cards.reading.phrases import counted_as
 from projections.memory_cards import MEMORY_CARDS
 from tests.unit.card_story import Part, by_event, call, result, said, story, uses
 from tests.unit.fold_runner import fold

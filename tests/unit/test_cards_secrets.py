@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.cards.forms import MASK
-from projections.cards.secrets import masked, masked_text, suspicious
+from projections.cards.reading.forms import MASK
+from projections.cards.secrecy.secrets import masked, masked_text, suspicious
 from projections.memory_cards import MEMORY_CARDS
 from tests.unit.card_story import call, result, said, story
 from tests.unit.fold_runner import fold

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import facts_of
+from projections.cards.reading.facts import facts_of
 from projections.context.assembly import CAPS, PARTS, assemble
 from projections.context.cuts import cut, first_lines
 from projections.context.fences import defused, fence

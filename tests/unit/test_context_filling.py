@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import Fact, facts_of
+from projections.cards.reading.facts import Fact, facts_of
 from projections.cards.tables import BLANKS
 from projections.context.choosing import LISTED, NOTED
 from projections.context.filling import fill

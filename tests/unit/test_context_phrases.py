@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.cards.facts import Fact, facts_of
-from projections.cards.phrases import AS_TOLD, behind, counted_as, phrases
+from projections.cards.reading.facts import Fact, facts_of
+from projections.cards.reading.phrases import AS_TOLD, behind, counted_as, phrases
 from projections.context.phrases import labels, phrased, phrases_before
 from projections.context.rendering import named
 from projections.context.sources import Source

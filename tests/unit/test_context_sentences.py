@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.cards.facts import facts_of
+from projections.cards.reading.facts import facts_of
 from projections.context.choosing import likely
 from projections.context.phrases import phrased
 from projections.context.ranking import rank

@@ -114,7 +114,7 @@ def test_equal_in_every_process_hash_seed_and_folder(tmp_path: Path) -> None:
     ("file", "old", "new", "stale"),
     [
         ("projections/task/status.py", '"completed"', '"finished"', {"task_state"}),
-        ("projections/cards/values.py", "\ndef ", "\nLIMIT = 3\n\n\ndef ", {"memory_cards"}),
+        ("projections/cards/reading/values.py", "\ndef ", "\nLIMIT = 3\n\n\ndef ", {"memory_cards"}),
         ("projections/bounds.py", "\ndef ", "\ndef longer() -> None: ...\n\n\ndef ", set(PROJECTIONS)),
         ("projections/beliefs.py", "\ndef ", "\n# Whatever it is.\ndef ", set()),
         ("projections/engine/fold.py", "\nclass ", "\ndef other() -> None: ...\n\n\nclass ", set()),

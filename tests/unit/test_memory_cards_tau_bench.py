@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from projections.cards.facts import MAX_FACTS
-from projections.cards.values import MAX_VALUES
+from projections.cards.reading.facts import MAX_FACTS
+from projections.cards.reading.values import MAX_VALUES
 from projections.memory_cards import MEMORY_CARDS
 from projections.task_state import TASK_STATE
 from services.importers.registry import FORMATS, files, read_file

@@ -6,11 +6,11 @@ from time import process_time
 
 import pytest
 
-from projections.cards.facts import facts_of, opened
+from projections.cards.reading.facts import facts_of, opened
+from projections.cards.reading.tokens import MAX_TEXT
+from projections.cards.reading.values import MAX_VALUES, normal, of_json, of_text
 from projections.cards.rules import CAUSAL, NOVELTY, excludes, worth
 from projections.cards.summary import LIMIT, summarize
-from projections.cards.tokens import MAX_TEXT
-from projections.cards.values import MAX_VALUES, normal, of_json, of_text
 
 
 @pytest.mark.parametrize(

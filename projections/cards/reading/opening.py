@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from events.strict_json import MAX_DEPTH, deeper_than
-from projections.cards.markup import elements
-from projections.cards.tabular import structured
+from projections.cards.reading.markup import elements
+from projections.cards.reading.tabular import structured
 
 MAX_LEAD = 400
 """Longest words before JSON or XML, in code points."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import regex
 
 from projections.bounds import canonical, short
-from projections.cards import columns
-from projections.cards.opening import read
-from projections.cards.prose import sentences
+from projections.cards.reading import columns
+from projections.cards.reading.opening import read
+from projections.cards.reading.prose import sentences
 
 MAX_FACTS = 2_048
 """Facts of one value, at most; later ones are left out."""

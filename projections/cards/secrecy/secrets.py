@@ -18,9 +18,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from projections.cards.forms import MASK
-from projections.cards.id_names import PLAIN_TOKEN, names_id, told_id, told_plain
-from projections.cards.secret_columns import without_columns
+from projections.cards.reading.forms import MASK
+from projections.cards.secrecy.id_names import PLAIN_TOKEN, names_id, told_id, told_plain
+from projections.cards.secrecy.secret_columns import without_columns
 
 _PASS = (
     r"passw(?:or)?d|passwort|passphrase|passcode|passwd|pwd|kennwort|contrase(?:ñ|n\u0303|n)a|senha|mot\ de\ passe"

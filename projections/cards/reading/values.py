@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from projections.cards.facts import Fact, facts_of
-from projections.cards.forms import MAX_VALUE, MAX_VALUES, MAX_WORDS, forms, normal
-from projections.cards.tokens import tokens
+from projections.cards.reading.facts import Fact, facts_of
+from projections.cards.reading.forms import MAX_VALUE, MAX_VALUES, MAX_WORDS, forms, normal
+from projections.cards.reading.tokens import tokens
 
 __all__ = ["MAX_VALUES", "in_field", "in_text", "normal", "of_facts", "of_json", "of_text"]
 

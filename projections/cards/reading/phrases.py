@@ -17,9 +17,9 @@ from itertools import islice
 import regex
 
 from projections.bounds import digest
-from projections.cards.facts import Fact
-from projections.cards.tokens import spans
-from projections.cards.values import in_field
+from projections.cards.reading.facts import Fact
+from projections.cards.reading.tokens import spans
+from projections.cards.reading.values import in_field
 
 AS_TOLD = "\x1f"
 """Ends a name that a value follows as in its sentence, without a colon."""

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from projections.cards.fields import bulleted, with_colons
-from projections.cards.records import MIN_NAMED, records
+from projections.cards.reading.fields import bulleted, with_colons
+from projections.cards.reading.records import MIN_NAMED, records
 
 TITLE = "title"
 """The name of what a head tells besides its number."""

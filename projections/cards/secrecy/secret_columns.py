@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from projections.cards.forms import MASK
+from projections.cards.reading.forms import MASK
 
 _MARKS = {"|": re.compile(r"\|"), "\t": re.compile(r"\t"), ";": re.compile(";"), ",": re.compile(","),
           "  ": re.compile(r" {2,}")}  # fmt: skip

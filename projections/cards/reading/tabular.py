@@ -18,11 +18,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from projections.cards.blocks import blocks
-from projections.cards.fields import with_colons
-from projections.cards.lines import told_alike
-from projections.cards.pairs import pairs
-from projections.cards.records import records
+from projections.cards.reading.blocks import blocks
+from projections.cards.reading.fields import with_colons
+from projections.cards.reading.lines import told_alike
+from projections.cards.reading.pairs import pairs
+from projections.cards.reading.records import records
 
 MAX_LINES = 2_000
 """A text of more lines stays a text."""

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from projections.cards.forms import MONTHS, forms
+from projections.cards.reading.forms import MONTHS, forms
 
 MAX_TEXT = 32_768
 """Of one text, at most so many code points are read."""
