@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from services.cli.client import connected, segment
+from services.cli.client import Client, connected, segment
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Limit, Url
-from services.cli.output import one_line, print_entries, print_fields, print_json, print_lines, print_table, say
+from services.cli.output import (
+    one_line,
+    piped,
+    print_entries,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+    say,
+)
 from services.cli.read import read_note, second
 
 STATES = ("active", "superseded", "invalidated", "expired", "any")
@@ -78,7 +88,7 @@ def card(
     path = f"/v1/cards/{segment(card)}"
     with connected(data, url) as client:
         if original:
-            print_json(client.get(f"{path}/raw"))
+            _print_original(client.get(f"{path}/raw"), as_json or piped())
             return
         token = None
         if invalidate is not None:
@@ -87,10 +97,11 @@ def card(
             token = client.post(f"{path}/restore", {"reason": restore})["token"]
         found = client.get(path, after=token)
         graph = client.get(f"{path}/graph", depth=depth, after=token)
+        declared = None if as_json else _declared(client, found)
     if as_json:
         print_json({**found, "graph": {name: graph[name] for name in ("nodes", "edges", "more")}})
         return
-    _print_card(found)
+    _print_card(found, declared)
     uses = [(one["kind"], one["name"], second(one["time"]), _went(one["links"])) for one in found["used_by"]]
     print_table(("used by", "name", "time", "what went where~"), uses, title="Uses", empty="nothing used it yet")
     lines = list(_tree(card, graph))
@@ -100,13 +111,37 @@ def card(
             say(line)
 
 
-def _print_card(found: Mapping[str, Any]) -> None:
+def _declared(client: Client, found: Mapping[str, Any]) -> str:
+    """Why somebody said that a card does not hold, and who."""
+    event = found.get("invalidated_by")
+    if not event:
+        return ""
+    said = client.get(f"/v1/events/{segment(event)}")["items"][0]
+    reason, by = said["data"].get("reason"), said["data"].get("by")
+    return f"{reason or 'without a reason'}{f', by {by}' if by else ''}, {second(said['time'])}"
+
+
+def _print_original(event: Mapping[str, Any], as_json: bool) -> None:
+    """The event as it is for programs; for people its texts as they were written, line by line."""
+    if as_json:
+        print_json(event)
+        return
+    place = [(name, event.get(name)) for name in ("id", "type", "time", "run", "position")]
+    print_fields("original", place)
+    for name, value in event["data"].items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        between = "\n" if "\n" in text else " "
+        say(f"{name}:{between}{text}")
+
+
+def _print_card(found: Mapping[str, Any], declared: str | None) -> None:
     replaced = found.get("superseded_by", "")
     place = found["original"]
     print_fields(
         f"card {found['card']}",
         [
             ("status", found["status"] + (f" by {replaced}" if replaced else "")),
+            ("because", declared),
             ("why it exists", found["why"]),
             ("value", found["value"]),
             ("from", _from(found)),
@@ -144,11 +179,9 @@ def _tree(root: str, graph: Mapping[str, Any]) -> Iterator[str]:
     before: dict[str, list[tuple[str, str]]] = {}
     after: dict[str, list[tuple[str, str]]] = {}
     for edge in graph["edges"]:
-        said = edge["name"] if edge["kind"] == "used" else "gave way to"
-        after.setdefault(edge["from"], []).append((said, edge["to"]))
-        before.setdefault(edge["to"], []).append(
-            (said if edge["kind"] == "used" else "took the place of", edge["from"])
-        )
+        to, of = ("", "") if edge["kind"] == "used" else ("gave way to ", "took the place of ")
+        after.setdefault(edge["from"], []).append((to, edge["to"]))
+        before.setdefault(edge["to"], []).append((of, edge["from"]))
     for title, links in (("made with values of", before), ("led to", after)):
         if links.get(root):
             yield title
@@ -163,7 +196,7 @@ def _branch(
         last = place == len(ends) - 1
         node = nodes[end]
         state = "" if node["status"] == "active" else f" ({node['status']})"
-        yield f"{lead}{'└─ ' if last else '├─ '}{said}: {end} {_from(node)}{state}: {one_line(node['summary'], _LINE)}"
+        yield f"{lead}{'└─ ' if last else '├─ '}{said}{end} {_from(node)}{state}: {one_line(node['summary'], _LINE)}"
         if end not in told:
             told.add(end)
             yield from _branch(end, links, nodes, f"{lead}{'   ' if last else '│  '}", told)

@@ -46,7 +46,7 @@ def erase(
     named = {"user": user, "agent": agent, "session": session, "task": task, "run": run, "org": everything}
     chosen = [(level, name) for level, name in named.items() if name is not None]
     if len(chosen) != 1:
-        raise CliError("name one of --user, --agent, --session, --task, --run, --org", USAGE)
+        raise CliError("name exactly one of --user, --agent, --session, --task, --run, --org", USAGE)
     body = {"level": chosen[0][0], "subject": chosen[0][1], "by": by, "id": id}
     with connected(data, url) as client:
         if not yes:
@@ -99,9 +99,17 @@ def _print_count(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    say(f"{found['level']} {found['subject']}: {found['events']:,} events of {found['runs']:,} runs would be erased")
-    print_table(("type", "events"), list(found["types"].items()), empty="nothing")
+    subject = f"{found['level']} {found['subject']}"
+    if not found["events"]:
+        say(f"{subject}: nothing is kept that could be erased")
+        return
+    say(f"{subject}: {_number(found['events'], 'event')} of {_number(found['runs'], 'run')} would be erased")
+    print_table(("type", "events#"), list(found["types"].items()))
     say("Nothing was changed. With --yes they are erased, and nobody can bring them back.")
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
 def _print(found: dict[str, Any], as_json: bool) -> None:

@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.client import connected
+from services.cli.client import Client, connected
 from services.cli.errors import USAGE, CliError
 from services.cli.options import AsJson, Data, Url
 from services.cli.output import hint, print_entries, print_lines
 from services.cli.read import read_note
+
+MOST = 200
+"""Cards that one request may ask for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +33,8 @@ def search(
     as_of: Annotated[str, typer.Option("--as-of", metavar="TIME", help="As it stood at this moment.")] = "",
     focus: Annotated[str, typer.Option(metavar="ID|WORDS", help="The decision that this is for.")] = "",
     top_k: Annotated[int, typer.Option("--limit", "--top-k", metavar="N", min=1, help="At most so many.")] = 10,
+    threshold: Annotated[float, typer.Option(metavar="SHARE", min=0, max=1, help="The least relevance.")] = 0.0,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Most tokens of the summaries.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each signal adds to the score.")] = False,
     data: Data = None,
     url: Url = None,
@@ -41,10 +46,11 @@ def search(
     """
     body: dict[str, Any] = {
         "query": query, "task": task, "user": user, "agent": agent, "session": session, "status": status,
-        "as_of": as_of, "focus": focus, "top_k": top_k, "explain": explain, "filter": _filter(filter_),
+        "as_of": as_of, "focus": focus, "threshold": threshold, "max_tokens": max_tokens, "explain": explain,
+        "filter": _filter(filter_),
     }  # fmt: skip
     with connected(data, url) as client:
-        found = client.post("/v1/cards/search", body)
+        found = _found(client, body, top_k)
     if as_json:
         print_lines(found["items"])
         return
@@ -54,7 +60,20 @@ def search(
     if note := read_note(found["read"]):
         hint(note)
     if found["total"] > len(found["items"]):
-        hint(f"{len(found['items'])} of {found['total']} that fit; `--top-k` shows more")
+        more = "--max-tokens" if max_tokens and len(found["items"]) < top_k else "--top-k"
+        hint(f"{len(found['items'])} of {found['total']} that fit; a greater `{more}` shows more")
+
+
+def _found(client: Client, body: dict[str, Any], top_k: int) -> dict[str, Any]:
+    """The answer to a search, with the cards of all pages up to ``top_k``; with a bound of tokens, of one page."""
+    path = "/v1/cards/search"
+    found: dict[str, Any] = client.post(path, {**body, "top_k": min(top_k, MOST)})
+    page = found
+    while page["next_cursor"] and len(found["items"]) < top_k and not body["max_tokens"]:
+        left = min(top_k - len(found["items"]), MOST)
+        page = client.post(path, {**body, "top_k": left, "cursor": page["next_cursor"]})
+        found["items"] += page["items"]
+    return found
 
 
 def _print_found(items: list[dict[str, Any]], explain: bool) -> None:

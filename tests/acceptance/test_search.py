@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from refold import Refold
 
+from services.cli import search as command
 from tests.instance import WITH_MODEL, Instance, refold, running_instance, until
 
 
@@ -133,6 +134,18 @@ def test_the_command_shows_a_table_and_why(instance: Instance, user: str) -> Non
     assert [json.loads(one)["tool"] for one in as_json.stdout.splitlines()] == ["search_flights"]
     wrong = instance.refold("search", "x", "--filter", "{")
     assert wrong.returncode == 2 and b"--filter is no JSON" in wrong.stderr
+    one = instance.refold("search", "HAT136", "--user", user, "--max-tokens", "20")
+    assert b"a greater `--max-tokens` shows more" in one.stderr
+    assert instance.refold("search", "nowhere", "--user", user, "--threshold", "1", "--json").stdout == b""
+
+
+def test_the_command_asks_for_page_after_page(
+    instance: Instance, user: str, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(command, "MOST", 1)
+    command.search(user=user, top_k=3, url=instance.url, as_json=True)
+    shown = [json.loads(line)["card"] for line in capsysbinary.readouterr().out.splitlines()]
+    assert shown == [card["card"] for card in search(instance, "", user=user, top_k=3)["items"]] and len(shown) == 3
 
 
 def test_the_bench_prints_recall_of_each_way(tmp_path: Path) -> None:

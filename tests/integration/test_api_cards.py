@@ -86,6 +86,8 @@ def test_a_verdict_is_an_event_and_can_be_taken_back(instance: Instance, task: s
     document = instance.http.get(f"/v1/cards/{card}", params={"after": said["token"]}).json()
     assert (document["status"], document["invalidated_by"]) == ("invalidated", said["event"])
     assert list(cards(instance, task, "invalidated")) == ["search"]
+    shown = instance.refold("card", card).stdout.decode()
+    assert "because\tanother route, by ada, " in shown, shown
     done = instance.refold("card", card, "--restore", "it is the route after all", "--json")
     assert json.loads(done.stdout)["status"] == "active"
     elsewhere = {"x-refold-org": "other"}
