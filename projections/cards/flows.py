@@ -16,7 +16,7 @@ from projections.draft import Draft
 MAX_FLOWS = 256
 """Flows into one tool that are counted in a task, at most."""
 
-MAX_ORIGINS = 4
+MAX_ORIGINS = 6
 """Places that a value is remembered to have stood in, at most."""
 
 SEPARATOR = "\x1f"
@@ -50,17 +50,17 @@ def _counted(before: dict[str, int] | None, names: Iterable[str], limit: int) ->
 
 
 @lru_cache(maxsize=8_192)
-def place(tool: str, field: str) -> str:
-    """Where a value stands, as one line."""
-    return f"{_one_line(tool)}{SEPARATOR}{_one_line(field)}"
+def places_of(tool: str, fields: tuple[str, ...]) -> str:
+    """Where a value stands under one or several names, a line each."""
+    return "\n".join(f"{_one_line(tool)}{SEPARATOR}{_one_line(field)}" for field in fields)
 
 
-def with_place(origins: str, place: str) -> str:
-    """The places of a value, a line each, with one more; the first ``MAX_ORIGINS`` are kept."""
-    if place == origins:
+def with_places(origins: str, places: str) -> str:
+    """The places of a value, a line each, with some more; the first ``MAX_ORIGINS`` are kept."""
+    if places == origins:
         return origins
-    known = origins.split("\n")
-    return origins if place in known or len(known) >= MAX_ORIGINS else f"{origins}\n{place}"
+    known = dict.fromkeys((*origins.split("\n"), *places.split("\n")))
+    return "\n".join(list(known)[:MAX_ORIGINS])
 
 
 @lru_cache(maxsize=8_192)

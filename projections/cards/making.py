@@ -7,7 +7,7 @@ from typing import Any
 
 from projections.bounds import clip
 from projections.cards import conflicts, kinds, needs, validity
-from projections.cards.flows import place, with_place
+from projections.cards.flows import places_of, with_places
 from projections.cards.reading.forms import normal
 from projections.cards.rules import AHEAD, NOVELTY, THRESHOLD, worth
 from projections.cards.scene import Card, Scene
@@ -86,12 +86,17 @@ def _bring(scene: Scene, card: str, tool: str, weights: Mapping[kinds.Kind, int]
     draft, behind = scene.draft, scene.traced.behind
     news: list[tuple[str, str]] = []
     for value, field in scene.traced.found.items():
-        before, here = draft.peek("card_values", value), place(tool, behind.get(value, field))
+        before, here = draft.peek("card_values", value), places_of(tool, behind.get(value) or (field,))
         if before is None:
             news.append((value, field))
             row = {"value": value, "first": card, "last": card, "origins": here, "cards": 1, "uses": 0}
         else:
-            row = {**before, "last": card, "origins": with_place(before["origins"], here), "cards": before["cards"] + 1}
+            row = {
+                **before,
+                "last": card,
+                "origins": with_places(before["origins"], here),
+                "cards": before["cards"] + 1,
+            }
         draft.put(("card_values", value), row)
     if news or not first_time:
         return kinds.heaviest(news, weights)

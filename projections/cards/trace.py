@@ -49,7 +49,7 @@ class Traced(NamedTuple):
     top: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     text: str = ""
-    behind: dict[str, str] = {}  # noqa: RUF012 - read only
+    behind: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - read only
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -98,7 +98,8 @@ def _trace(payload: Any) -> Traced:
             return Traced(content, facts, of_facts(facts))
         case ToolReturned(result=content):
             traced = _of_content(content)
-            return traced._replace(behind=behind(traced.facts))
+            found = behind(traced.facts)
+            return traced._replace(behind=found) if found else traced
         case ToolFailed(error=error):
             return _of_content(error)
         case MessageAdded(role="user", content=content):

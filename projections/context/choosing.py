@@ -49,8 +49,9 @@ def likely(sources: Sequence[Source], needs: Needs, budget: int) -> Filled:
     """The most likely facts of the sources (the latest last) in at most ``budget`` tokens."""
     choice = _Choice(phrased(sources), budget)
     left = rank(choice.sources, needs)
-    share = room(sources, budget)
-    for one in whole(choice.sources, left):
+    sentences, part = whole(choice.sources, left)
+    share = room(sources, budget, part)
+    for one in sentences:
         choice.take(one, share)
     for _ in range(ROUNDS):
         left = [one for one in left if not choice.take(one, budget)]

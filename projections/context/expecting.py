@@ -30,9 +30,9 @@ def expect(
     """What the call after one of ``last`` takes (``""``: the first of a task).
 
     ``followed``: tool -> tool called before it -> how often. ``takes``: tool -> (tool, field) -> how many of its calls
-    took a value of it.
+    took a value of it. Tools of which no call was counted say nothing (the rows of former code tell of none).
     """
-    calls = {tool: sum(before.values()) for tool, before in followed.items()}
+    calls = {tool: count for tool, before in sorted(followed.items()) if (count := sum(before.values()))}
     total = sum(calls.values())
     after = sum(before.get(last, 0) for before in followed.values())
     chances: defaultdict[tuple[str, str], float] = defaultdict(float)

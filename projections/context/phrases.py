@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-
-import regex
 
 from projections.cards.reading.facts import Fact
-from projections.cards.reading.phrases import AS_TOLD, SPACELESS, phrases
+from projections.cards.reading.phrases import AS_TOLD, last_of, phrases
 from projections.context.rendering import labels_of
 from projections.context.shapes import is_prose, several
 from projections.context.sources import PERSON, Source
-
-_LAST = regex.compile(rf"(?:[{SPACELESS}]{{2}}|(?<=[ ])[^\s{AS_TOLD}]+)[ ]?{AS_TOLD}?$")
 
 
 def phrased(sources: Sequence[Source]) -> list[Source]:
@@ -57,12 +52,5 @@ def labels(source: Source) -> Mapping[str, str]:
     names = Counter(fact.field for fact in source.facts if AS_TOLD in fact.field)
     if not names:
         return fields
-    shared = Counter(map(_last_of, names))
-    return fields | {name: last for name, count in names.items() if count == 1 and shared[last := _last_of(name)] > 1}
-
-
-@lru_cache(maxsize=8_192)
-def _last_of(name: str) -> str:
-    """The last word of a name of two, or the last two letters where words have no spaces."""
-    word = _LAST.search(name)
-    return word[0] if word else name
+    shared = Counter(map(last_of, names))
+    return fields | {name: last for name, count in names.items() if count == 1 and shared[last := last_of(name)] > 1}

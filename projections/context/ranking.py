@@ -183,4 +183,4 @@ def places(tool: str, fact: Fact) -> Iterator[tuple[str, str]]:
     """
     above, keyed, _ = fact.field.rpartition(".*.")
     yield tool, above if keyed and fact.record.endswith(f".{fact.text}") else fact.field
-    yield tool, counted_as(fact.field)
+    yield from ((tool, name) for name in counted_as(fact.field))

@@ -7,7 +7,8 @@ sentence that holds three likely values costs once, and much of what it costs it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from projections.context.phrases import phrases_before
 from projections.context.ranking import Ranked
@@ -17,7 +18,8 @@ from projections.context.tokens import weigh
 
 SHARE = 4.0
 """Most of a budget that goes into whole sentences, over the part of all there is that the budget has room for: where it
-holds a tenth of all, 0.4 of it, since there each sentence takes the place of more; ``MOST`` where it holds a sixth."""
+holds a tenth of all, 0.4 of it, since there each sentence takes the place of more; ``MOST`` where it holds a sixth. Of
+that, as much as prose has a part in what is likely (its third root: a little of it has room for a sentence, too)."""
 
 MOST = 0.7
 """Most of any budget: there are values left that only phrases have room for."""
@@ -26,13 +28,20 @@ LEAST = 2.0
 """Tokens that a sentence costs more than its phrases, at least."""
 
 
-def room(sources: Sequence[Source], budget: int) -> float:
-    """Tokens of a budget that whole sentences may take."""
+class Whole(NamedTuple):
+    """Sentences that tell ranked values, the best first; ``part`` of all that is likely is what they tell, 0 to 1."""
+
+    sentences: list[Ranked]
+    part: float
+
+
+def room(sources: Sequence[Source], budget: int, part: float = 1.0) -> float:
+    """Tokens of a budget that whole sentences may take when they tell a part of what is likely."""
     every = sum(weigh(fact.text) for source in sources for fact in source.facts)
-    return budget * min(MOST, SHARE * budget / max(1.0, every))
+    return float(part ** (1 / 3)) * budget * min(MOST, SHARE * budget / max(1.0, every))
 
 
-def whole(sources: Sequence[Source], ranked: Iterable[Ranked]) -> list[Ranked]:
+def whole(sources: Sequence[Source], ranked: Sequence[Ranked]) -> Whole:
     """The sentences of results that tell ranked values, those first that tell the most for what they cost besides.
 
     ``sources`` are ``phrased``, ``ranked`` the scores of their facts. What a person said is no result: the latest
@@ -57,4 +66,5 @@ def whole(sources: Sequence[Source], ranked: Iterable[Ranked]) -> list[Ranked]:
         Ranked(score / max(LEAST, weigh(sources[place].facts[index].text) - saved[place, index]), place, index)
         for (place, index), score in likely.items()
     ]
-    return sorted(found, key=lambda one: (-one.score, one.source, one.fact))
+    found.sort(key=lambda one: (-one.score, one.source, one.fact))
+    return Whole(found, sum(likely.values()) / max(1e-9, sum(one.score for one in ranked)))

@@ -37,7 +37,7 @@ def test_a_tight_budget_leaves_no_room_for_sentences() -> None:
 def test_a_sentence_that_tells_more_for_what_it_costs_comes_first() -> None:
     said = "Room R-101 and room R-202 are free. Room R-303 is, after all that was written about it last week, free."
     sources = phrased([Source("c", "1-1", "find", tuple(facts_of(said)))])
-    found = whole(sources, rank(sources, Needs()))
+    found = whole(sources, rank(sources, Needs())).sentences
     assert [sources[0].facts[one.fact].text[:10] for one in found] == ["Room R-101", "Room R-303"]
 
 
@@ -45,4 +45,4 @@ def test_what_a_person_said_and_texts_of_fields_are_no_sentences_of_results() ->
     person = Source("c1", "1-1", "user", tuple(facts_of("My order is W-77123. The other one is W-77124.")))
     field = Source("c2", "1-2", "get", tuple(facts_of({"note": "The order is W-77125. " * 8, "id": "N-1"})))
     sources = phrased([person, field])
-    assert whole(sources, rank(sources, Needs())) == []
+    assert whole(sources, rank(sources, Needs())) == ([], 0.0)

@@ -45,6 +45,7 @@ _LEAD = regex.compile(
     regex.VERBOSE,
 )
 _LEADS = regex.compile(r"[ :：#(（]{1,3}")
+_LAST = regex.compile(rf"(?:[{SPACELESS}]{{2}}|(?<=[ ])[^\s{AS_TOLD}]+)[ ]?{AS_TOLD}?$")
 _WINDOW = 60
 """Code points before a value that are searched for words."""
 
@@ -84,16 +85,30 @@ def _name(before: str) -> str:
     return f"{name}{lead['gap']}{AS_TOLD}" if lead["gap"] in ("", " ") else name
 
 
+@lru_cache(maxsize=8_192)
+def last_of(name: str) -> str:
+    """The last word of a name of two, or the last two letters where words have no spaces."""
+    word = _LAST.search(name)
+    return word[0] if word else name
+
+
 @lru_cache(maxsize=16_384)
-def counted_as(name: str) -> str:
-    """What the words before a value are counted as: a digest, since names of people may be among them."""
+def counted_as(name: str) -> tuple[str, ...]:
+    """What the words before a value are counted as: digests, since names of people may be among them.
+
+    The last of them counts by itself, too: the first may be another one each time (``Dr. Wu D-17``).
+    """
+    return tuple(dict.fromkeys(_counted(part) for part in (name, last_of(name))))
+
+
+def _counted(name: str) -> str:
     return f"~{digest(' '.join(name.rstrip(AS_TOLD).casefold().split()))[:10]}"
 
 
-def behind(facts: Iterable[Fact]) -> dict[str, str]:
+def behind(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
     """Values of prose, in normal form -> what the words before them are counted as."""
     prose = (text for field, _, text in facts if not field or len(text) > LONG)
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for text in islice(prose, MAX_SENTENCES):
         for name, value in phrases(text):
             for form in in_field(value):
