@@ -102,17 +102,37 @@ def test_however_a_text_tells_it(text: str) -> None:
         {"passwords": [SECRET]}, {"password": {"value": SECRET}}, {"secret": {"a": [{"b": SECRET}]}},
         [{"name": "DB_PASSWORD", "value": SECRET}], {"key": "api_key", "value": SECRET}, {"userPassword": SECRET},
         {"columns": ["user", "password"], "rows": [["bob", SECRET]]}, [["user", "token"], ["bob", SECRET]],
-        {"headers": {"Cookie": f"id={SECRET}"}}, {"deviceToken": SECRET},
+        {"headers": {"Cookie": f"id={SECRET}"}}, {"deviceToken": SECRET}, [{"Key": "password", "Value": SECRET}],
+        {"columns": [{"name": "user"}, {"name": "password"}], "rows": [["bob", SECRET]]},
+        {"schema": ["user", "password"], "result": [["bob", SECRET], ["al", 7]]}, {"id": "api_key", "value": SECRET},
     ],
 )  # fmt: skip
 def test_whatever_shape_it_has(value: object) -> None:
     assert SECRET not in json.dumps(masked(value))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Name .......: Ada\nPassword .......: {SECRET}", f"Name      Ada\nEmail     a@b.example\nSecret     {SECRET}",
+        f"- **Name**: Ada\n- **Password**: {SECRET}", f"**ID**: 7 - **Pwd**: {SECRET}\n**ID**: 8 - **Pwd**: {SECRET}",
+        f"<u><name>Ada</name><password><v>{SECRET}</v></password></u>", f"<u><secret><![CDATA[{SECRET}]]></secret></u>",
+        f"<u><e key='password'>{SECRET}</e><e key='x'>1</e></u>", f"<u><e name='token' value='{SECRET}'/></u>",
+        f"<u><name>Ada</name><password>{''.join(f'&#{ord(sign)};' for sign in SECRET)}</password></u>",
+        json.dumps([["id", "密码"], ["x", SECRET]]), json.dumps({"密码": SECRET}) + "\n" + json.dumps({"密码": SECRET}),
+    ],
+)  # fmt: skip
+def test_whatever_a_text_is_read_as(text: str) -> None:
+    """Alone, and as a field of a result: facts read it as records either way."""
+    for value in (text, {"output": text}, {"rows": [text]}, json.dumps({"output": text})):
+        assert SECRET not in stored(call("c"), result("c", value))
+
+
 def test_what_only_looks_like_it_stays() -> None:
     value = {
         "next_page_token": "abcdefg", "required": ["password", "email"], "pin": {"label": "home"},
-        "names": [["user", "age"], ["mia", 4]], "name": "Bob", "value": "x12345", "tokens": ["hello", "world"],
+        "names": [["user", "age", "city"], ["mia", 4, "Rome"]], "name": "Bob", "value": "x12345",
+        "tokens": ["hello", "world"],
     }  # fmt: skip
     assert masked(value) == value
 

@@ -38,7 +38,7 @@ _NAME = re.compile(
     r"|Revision|Fingerprint|Thumbprint|Cursor|Marker)",
     re.DOTALL,
 )
-_OF_SECRET = re.compile(r"(?i:passw|passphrase|passcode|pwd|secret|credential)")
+_OF_SECRET = re.compile(r"(?i:passw|passphrase|passcode|pwd|secret|credential|api[\ ._-]?hash)")
 """The digest of a password is as good as one, and so are some ids of secrets."""
 
 _BEFORE = re.compile(

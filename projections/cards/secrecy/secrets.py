@@ -12,12 +12,15 @@ Most events hold nothing of the kind: ``among`` says so at the cost of a glance 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from projections.cards.reading.columns import named_by_sibling
+from projections.cards.reading.facts import opened
 from projections.cards.reading.forms import MASK
 from projections.cards.secrecy.id_names import PLAIN_TOKEN, names_id, told_id, told_plain
 from projections.cards.secrecy.secret_columns import without_columns
@@ -151,9 +154,12 @@ def _hints(text: str) -> bool:
 
 
 def masked(value: Any) -> Any:
-    """A JSON value with its secrets masked; the value itself is not changed."""
+    """A JSON value with its secrets masked; the value itself is not changed.
+
+    A text that is read as records becomes JSON where only so it is seen that it holds a secret.
+    """
     if isinstance(value, str):
-        return masked_text(value)
+        return _within(masked_text(value))
     if isinstance(value, list):
         names = value[0] if value and isinstance(value[0], list) else ()
         return [masked(item) for item in value[:1]] + [_row(names, item) for item in value[1:]]
@@ -162,15 +168,23 @@ def masked(value: Any) -> Any:
     return value
 
 
+def _within(text: str) -> str:
+    held = opened(text) if "\\" in text or "&" in text or suspicious(text) else text  # escapes hide what is looked for
+    said = text if isinstance(held, str) else masked(held)
+    return text if isinstance(held, str) or said == held else json.dumps(said, ensure_ascii=False)
+
+
 def _object(value: dict[str, Any]) -> dict[str, Any]:
     said = {masked_text(key): _member(key, item) for key, item in value.items()}
-    told = [value[name] for name in _NAMES if isinstance(value.get(name), str)]
+    told = [item for name, item in value.items() if isinstance(item, str) and name.casefold() in _NAMES]
+    values = [name for name in value if name.casefold() in _VALUES and name in said]
     if any(map(names_id, told)):
-        said |= {
-            name: _identified(value[name]) for name in _VALUES if name in said
-        }  # {"name": "trace_id", "value": ..}
+        said |= {name: _identified(value[name]) for name in values}  # {"name": "trace_id", "value": ..}
     if any(_NAMED.fullmatch(name) for name in told):
-        said |= {name: _hidden(said[name]) for name in _VALUES if name in said}  # {"name": "PASSWORD", "value": ...}
+        said |= {name: _hidden(said[name]) for name in values}  # {"name": "PASSWORD", "value": ...}
+    for name, rows in value.items():
+        if name in said and isinstance(rows, list) and rows and (cells := named_by_sibling(value, rows)):
+            said[name] = [_row(cells, row) for row in rows]
     names = next((said[name] for name in _COLUMNS if isinstance(said.get(name), list)), ())
     for name in _ROWS:
         if names and isinstance(said.get(name), list):
@@ -220,7 +234,8 @@ def _hidden(item: Any) -> Any:
     return MASK if isinstance(item, int) and not isinstance(item, bool) else item
 
 
-_NAMES, _VALUES = ("name", "key", "field", "variable", "label"), ("value", "val", "content", "default")
+_NAMES = frozenset(("name", "key", "field", "variable", "label", "id"))
+_VALUES = frozenset(("value", "val", "content", "default", "text"))
 _COLUMNS, _ROWS = ("columns", "headers", "header", "fields"), ("rows", "data", "values", "records")
 _COOKIES = re.compile(r"(?i:(?:set-)?cookie)")
 _PASSWORD = re.compile(rf"(?i:(?:.*[._-])?(?:pin|secret)|.*(?:{_PASS})|.*passw(?:or)?ds)")
