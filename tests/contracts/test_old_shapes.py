@@ -18,7 +18,7 @@ from events.database import Stores
 from migrations import migrate
 from projections.engine import tables as engine_tables
 from projections.old_shapes import old_shape, reading
-from projections.queries import beliefs, cards, checkpoints, settlements, tasks
+from projections.queries import beliefs, card_sources, cards, checkpoints, settlements, tasks
 from projections.read_models import UNFIT, ReadModels
 from projections.registry import PROJECTIONS
 from tests.golden_store import STORES, load
@@ -35,7 +35,10 @@ READS: Mapping[str, tuple[Callable[[Connection], Any], ...]] = {
         partial(tasks.list_tasks, org=ORG, status="completed"),
         partial(tasks.count_by_status, org=ORG),
     ),
-    "memory_cards": (partial(cards.cards_of_task, org=ORG, task="golden", status=""),),
+    "memory_cards": (
+        partial(cards.cards_of_task, org=ORG, task="golden", status=""),
+        partial(card_sources.read_flows, org=ORG, agent="counter", task="golden"),
+    ),
     "settlements": (
         partial(settlements.session_document, org=ORG, session="s"),
         settlements.settled_by_outcome,

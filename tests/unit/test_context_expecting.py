@@ -27,3 +27,10 @@ def test_after_a_call_that_nothing_ever_followed_what_is_called_at_all_is_expect
     chances = expect(FOLLOWED, TAKES, "unheard").chances
     assert chances["search", "flight"] == pytest.approx(8 / 24, abs=1e-4)
     assert expect({}, {}, "search") == ({}, 0)
+
+
+def test_rows_of_former_code_that_count_no_calls_say_nothing() -> None:
+    """A read model of former code is read until its successor is made."""
+    silent = {"book": {("search", "flight"): 3}}
+    assert expect({"book": {}}, silent, "search") == ({}, 0)
+    assert expect({"book": {}, "search": {"": 2}}, silent, "search") == ({}, 2)
