@@ -55,6 +55,7 @@ def places_of(tool: str, fields: tuple[str, ...]) -> str:
     return "\n".join(f"{_one_line(tool)}{SEPARATOR}{_one_line(field)}" for field in fields)
 
 
+@lru_cache(maxsize=8_192)
 def with_places(origins: str, places: str) -> str:
     """The places of a value, a line each, with some more; the first ``MAX_ORIGINS`` are kept."""
     if places == origins:
