@@ -241,8 +241,10 @@ def _nothing(connection: Connection) -> bool:
 def _journal_emptied(connection: Connection, _work: Work[bool]) -> bool:
     driver: Any = connection.connection.driver_connection  # a checkpoint is no part of a transaction
     driver.execute(f"PRAGMA busy_timeout={JOURNAL_WAIT_MS}")
-    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    driver.execute(f"PRAGMA busy_timeout={engines.LOCK_WAIT_S * 1000}")
+    try:
+        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        driver.execute(f"PRAGMA busy_timeout={engines.LOCK_WAIT_S * 1000}")
     return not busy
 
 

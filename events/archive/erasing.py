@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, bindparam, exists, func, select, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from events.archive.schema import erased_keys, erased_runs, erasures, event_ids, event_log
 from events.archive.store import Entry
@@ -76,7 +76,7 @@ def erase_archived(conn: Connection, batches: Mapping[int, Sequence[Entry]], rec
                 with overwriting(conn):
                     _erase(conn, partition, position, selection, payload, event, received_ms)
                 last[partition] = position
-    if conn.execute(select(exists().where(erasures.c.n >= 0))).scalar():
+    if _was_ever_erased(conn):
         for partition, entries in sorted(batches.items()):
             with overwriting(conn):
                 _blank_late(conn, partition, entries)
@@ -118,18 +118,19 @@ def _erase(
     bulk_insert(conn, erasures, columns, [row])
 
 
-def _blank(conn: Connection, partition: int, found: Iterable[Named], by: Position | None) -> None:
+def _blank(conn: Connection, partition: int, found: Sequence[Named], by: Position | None) -> None:
     """Take the words out of events. What repeats or contradicts another one keeps its verdict."""
     table = event_log
     here = (table.c.partition == partition, table.c.epoch == bindparam("of_epoch"), table.c.n == bindparam("of_n"))
-    starts = select(table.c.data).where(*here)
-    blanked = []
-    for one in found:
-        place = {"of_epoch": one.epoch, "of_n": one.n}
-        data = _what_stays(conn.execute(starts, place).scalar_one()) if one.type == "run.started" else "{}"
-        blanked.append(place | {"blank": data, "effective": one.verdict == _EFFECTIVE})
+    starts = [(partition, one.epoch, one.n) for one in found if one.type == "run.started"]
+    read = bulk_select(conn, table, ("epoch", "n", "data"), ("partition", "epoch", "n"), starts)
+    stays = {(epoch, n): _what_stays(data) for epoch, n, data in read}
     for effective in (True, False):
-        rows = [{k: v for k, v in row.items() if k != "effective"} for row in blanked if row["effective"] is effective]
+        rows = [
+            {"of_epoch": one.epoch, "of_n": one.n, "blank": stays.get((one.epoch, one.n), "{}")}
+            for one in found
+            if (one.verdict == _EFFECTIVE) is effective
+        ]
         values: dict[str, Any] = {"data": bindparam("blank")}
         if effective:
             epoch, n = by if by is not None else (None, None)
@@ -255,11 +256,12 @@ def has_erasure_after(conn: Connection, vector: Mapping[int, Position]) -> bool:
 
 def erased_positions(conn: Connection, places: Sequence[tuple[int, Position]]) -> set[tuple[int, Position]]:
     """Those of these (partition, position) that are erased. Costs one small look where nothing ever was."""
-    if (
-        not places
-        or not conn.execute(select(func.count()).select_from(select(erasures.c.n).limit(1).subquery())).scalar()
-    ):
+    if not places or not _was_ever_erased(conn):
         return set()
     key = ("partition", "epoch", "n")
     found = bulk_select(conn, event_log, (*key, "verdict"), key, [(partition, *place) for partition, place in places])
     return {(partition, Position(epoch, n)) for partition, epoch, n, verdict in found if verdict == ERASED}
+
+
+def _was_ever_erased(conn: Connection) -> bool:
+    return conn.execute(select(erasures.c.n).limit(1)).first() is not None

@@ -95,17 +95,21 @@ def drop_refusals(conn: Connection, org: str, names: Collection[str] | None) -> 
     go, too, since nobody knows whom the rest of one named.
     """
     wanted = None if names is None else {form for name in names for form in _forms(name)}
+    with_quotes = [form for form in wanted or () if _QUOTE.search(form)]
     found = conn.execute(select(refused_events.c.number, refused_events.c.raw).where(refused_events.c.org == org))
-    gone = [number for number, raw in found if wanted is None or _may_hold(raw, wanted)]
+    gone = [number for number, raw in found if wanted is None or _may_hold(raw, wanted, with_quotes)]
     bulk_delete(conn, refused_events, ("number",), [(number,) for number in gone])
     return len(gone)
 
 
-def _may_hold(raw: str, wanted: Set[str]) -> bool:
-    """Whether a text holds one of these in quotes of JSON, of JSON within JSON, or of Python; or may have, if cut."""
+def _may_hold(raw: str, wanted: Set[str], with_quotes: Sequence[str]) -> bool:
+    """Whether a text holds one of these in quotes of JSON, of JSON within JSON, or of Python; or may have, if cut.
+
+    ``with_quotes`` are those that hold quotes themselves.
+    """
     if len(raw) >= MAX_RAW_CHARS or not wanted.isdisjoint(_QUOTE.split(raw)):
         return True
-    return any(_QUOTE.search(form) and form in raw for form in wanted)
+    return any(form in raw for form in with_quotes)
 
 
 def _forms(name: str) -> set[str]:

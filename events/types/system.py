@@ -77,8 +77,7 @@ class DeadletterDiscarded(Payload, frozen=True, kw_only=True):
 class ScopeErased(Payload, frozen=True, kw_only=True):
     """Everything of a subject is erased; the event goes to every partition, with derived ids.
 
-    ``erasure`` names what the events of all partitions belong to. No publisher may
-    send it: ``refold erase`` does.
+    ``erasure`` names what the events of all partitions belong to. No publisher may send it: ``refold erase`` does.
     """
 
     level: Erasable

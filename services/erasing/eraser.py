@@ -57,7 +57,7 @@ class Eraser:
     async def _see_through(self, erasure: Erasure) -> None:
         try:
             if await see_through(self.backend, erasure):
-                _log.info("%s of %s is erased", erasure.subject.key, erasure.subject.org)
+                _log.info("erasure %s is done", erasure.erasure)  # whose it was is not for logs
         except Transient as error:
             _log.info("an erasure waits: %s", brief(error))
         except RefoldError as error:

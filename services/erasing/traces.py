@@ -83,39 +83,36 @@ def _has_passed(vector: Mapping[int, Position], erasure: Erasure) -> bool:
     return not vector or all(vector.get(p, START) >= position for p, position in erasure.partitions.items())
 
 
-def drop_old(stores: Stores, log: Database, erasure: Erasure) -> list[Generation]:
+def drop_old(stores: Stores, log: Database, erasure: Erasure) -> None:
     """Drop the generations that have the words and that nobody folds on; also what dead jobs left. Blocking."""
     drop_leftovers(stores, log)
-    dropped = []
     for one in behind(stores, log, erasure):
         if one.state == "active" or (one.state == "building" and log.read_now(partial(_is_being_built, one=one))):
             continue
         if one.state == "building":
             log.write_now(partial(generations.set_state, generation=one, state="cancelled"))
         drop(one, stores, log)
-        dropped.append(one)
-    return dropped
 
 
 def _is_being_built(conn: Connection, one: Generation) -> bool:
     return ownership.is_held(conn, ownership.rebuild_lease(one.projection))
 
 
-def forget_refused(conn: Connection, erasure: Erasure) -> int:
-    """Delete the refused events that name the subject, or one of its runs; all of an organisation that is erased."""
+def forget_refused(conn: Connection, erasure: Erasure) -> None:
+    """Delete the refused events that name the subject, a run of it or their task; of an organisation, all."""
     subject = erasure.subject
     runs = {name for pair in Selection(conn, subject).runs for name in pair if name}
     with overwriting(conn):
-        return drop_refusals(conn, subject.org, None if subject.level == "org" else {subject.name, *runs})
+        drop_refusals(conn, subject.org, None if subject.level == "org" else {subject.name, *runs})
 
 
-async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> int:
+async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> None:
     """Delete the vectors of text that stands in no card of an org.
 
     One that was made in this moment may go with them: the indexer's sweep, which follows every erasure, makes it again.
     """
     if not await db.read(models.list_all):
-        return 0
+        return
     from services.indexer import passages  # here, since numpy takes its time
 
     known: set[str] = set()
@@ -125,16 +122,13 @@ async def forget_vectors(read_models: ReadModels, db: Database, org: str) -> int
         page, after = (await read_models.read("memory_cards", work)).value
         known |= page.known.get(org, set())
 
-    def forget(conn: Connection) -> int:
-        count = 0
+    def forget(conn: Connection) -> None:
         for model in models.list_all(conn):
             gone = vectors.hashes_of(conn, org, model.name) - known
             with overwriting(conn):
                 vectors.drop(conn, org, model.name, gone)
-            count += len(gone)
-        return count
 
-    return await db.write(forget)
+    await db.write(forget)
 
 
 def empty_journals(stores: Stores, log: Database) -> None:
