@@ -13,6 +13,7 @@ from events.archive import erasing
 from events.archive.erasing import Erasure
 from events.archive.subjects import Subject
 from events.errors import Transient
+from events.strict_json import clean_text
 from events.types.system import Erasable
 from services.api.deps import BackendDep, OrgDep
 from services.api.listings import rfc3339
@@ -88,9 +89,9 @@ async def _shown(backend: Backend, org: str, id: str) -> dict[str, Any]:
 def _subject(org: str, body: Ask) -> Subject:
     if body.level == "org" and body.subject != org:
         raise Problem(422, "wrong_org", f"the request acts for {org!r}: to erase all of it, name it as the subject")
-    if not body.subject.strip() or not body.subject.isprintable():
+    if not body.subject:  # whatever name an event may have, somebody can ask that its events go
         raise Problem(422, "bad_subject", "`subject` is the name of what is to be erased")
-    return Subject(org, body.level, body.subject)
+    return Subject(org, body.level, clean_text(body.subject))
 
 
 def _document(erasure: Erasure) -> dict[str, Any]:

@@ -343,3 +343,13 @@ def test_the_archive_away_is_503_and_the_events_can_be_sent_again(tmp_path: Path
         assert again.json()["outcomes"][0]["status"] in ("stored", "duplicate")
         items = instance.http.get(f"/v1/runs/{run}/events").json()["items"]
         assert [one["id"] for one in items if one["verdict"] == "effective"].count(event["id"]) == 1
+
+
+@pytest.mark.parametrize("user", ["می\u200cخواهم", "a\nb", "nul\0 here", "two\u00a0parts", " "])
+def test_whoever_events_can_name_can_be_erased(instance: Instance, user: str) -> None:
+    run = instance.name()
+    instance.stored(instance.event(run, user=user))
+    asked = instance.http.post("/v1/erasures", json={"level": "user", "subject": user}, params={"dry_run": True})
+    assert asked.json()["events"] == 1
+    asked = instance.http.post("/v1/erasures", json={"level": "user", "subject": user})
+    assert (asked.status_code, asked.json()["events"]) == (202, 1)
