@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -28,7 +29,7 @@ def context(
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many runs.")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="No run learns from those before it.")] = False,
-    model: Annotated[str, typer.Option(metavar="NAME", help="Embedding model of dense; none: without.")] = (
+    model: Annotated[str, typer.Option(metavar="NAME", help="Embedding model of dense; none: without, far faster.")] = (
         "use-multilingual"
     ),
     dump: Annotated[
@@ -63,6 +64,8 @@ def context(
         empty="no decision needs earlier values",
     )
     hint(f"{told['decisions']} decisions of {told['runs']} runs; tokens by Refold's estimate")
+    if not told["decisions"]:
+        hint("a decision is a call, from the fourth of its run on, with an argument that stands in an earlier result")
 
 
 def _opened(dump: Path) -> TextIO:
@@ -93,7 +96,8 @@ def _measured(
         raise CliError(f"{data} holds no runs of the form {format_}: is --format right?", USAGE)
     others = measuring.other_ways(budgets[0], None if model == "none" else load(Choice(model, form="light")))
     with ExitStack() as stack:
-        shown = stack.enter_context(Progress(console=console(stderr=True), transient=True))
+        silent = not sys.stderr.isatty()
+        shown = stack.enter_context(Progress(console=console(stderr=True), transient=True, disable=silent))
         lines = stack.enter_context(_opened(dump)) if dump else None
         bar = shown.add_task("runs", total=len(runs))
         figures = measuring.measure(
