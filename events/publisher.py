@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from events.archive import store
-from events.archive.erasing import erased_positions
+from events.archive.erasing import erased_among, erased_positions
 from events.archive.queries import read_epochs, read_ids
 from events.archive.reader import Archive
 from events.archive.refusals import Refusal, keep_refusals, refusal_of
@@ -35,6 +35,7 @@ from events.log.identity import claim
 from events.log.log import MAX_CALL, Appended, Log
 from events.log.recovery import open_partition
 from events.registry import EVENT_TYPES, ONLY_HERE, note_on
+from events.strict_json import clean_text
 from events.tokens import write_token
 
 Ack = Literal["durable", "fast"]
@@ -134,7 +135,7 @@ class Publisher:
                 answers.append(next(outcomes))
                 continue
             answers.append(Outcome(_id_of(raw), "refused", event.code, str(event), event.field))
-            refusals.append(_refused(raw, event, org, source))
+            refusals.append((_refused(raw, event, org, source), _run_of(raw)))
         await self._keep(refusals)
         return answers
 
@@ -159,8 +160,8 @@ class Publisher:
             outcomes = [_provisional(a, self.watermarks.seen(a.partition), self._log_id) for a in appended]
         else:
             outcomes = await self._settle(appended, deadline)
-        conflicts = zip(events, outcomes, strict=True)
-        await self._keep([_conflicting(event, o, source) for event, o in conflicts if o.status == "conflict"])
+        conflicts = [(event, o) for event, o in zip(events, outcomes, strict=True) if o.status == "conflict"]
+        await self._keep([(_conflicting(event, o, source), event.run) for event, o in conflicts])
         return outcomes
 
     async def _append(self, events: Sequence[Event], deadline: float) -> list[Appended]:
@@ -251,9 +252,15 @@ class Publisher:
                 "with the same ids, nothing is lost or doubled"
             )
 
-    async def _keep(self, refusals: Sequence[Refusal]) -> None:
+    async def _keep(self, refusals: Sequence[tuple[Refusal, str]]) -> None:
+        """Keep refusals, each with the run that the event names; not of erased runs, whose words are to go."""
+
+        def work(conn: Connection) -> None:
+            gone = erased_among(conn, {(refusal.org, run) for refusal, run in refusals})
+            keep_refusals(conn, [refusal for refusal, run in refusals if (refusal.org, run) not in gone])
+
         if refusals:
-            await self._db.write(lambda conn: keep_refusals(conn, refusals))
+            await self._db.write(work)
 
 
 @dataclass(frozen=True)
@@ -333,8 +340,16 @@ def _public(event: Event | Refused) -> Event | Refused:
 
 
 def _id_of(raw: Any) -> str:
+    return _member(raw, "id")
+
+
+def _run_of(raw: Any) -> str:
+    return clean_text(_member(raw, "run"))
+
+
+def _member(raw: Any, name: str) -> str:
     raw = raw.context.get("raw") if isinstance(raw, Refused) else raw
-    value = raw.get("id") if isinstance(raw, dict) else ""
+    value = raw.get(name) if isinstance(raw, dict) else ""
     return value if isinstance(value, str) else ""
 
 

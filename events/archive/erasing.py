@@ -254,6 +254,12 @@ def has_erasure_after(conn: Connection, vector: Mapping[int, Position]) -> bool:
     return any(position > vector.get(partition, START) for partition, position in read_last_erasures(conn).items())
 
 
+def erased_among(conn: Connection, runs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of these (org, run) that are erased, in whichever task."""
+    key = ("org", "run")
+    return set(bulk_select(conn, erased_runs, key, key, sorted(runs)))
+
+
 def erased_positions(conn: Connection, places: Sequence[tuple[int, Position]]) -> set[tuple[int, Position]]:
     """Those of these (partition, position) that are erased. Costs one small look where nothing ever was."""
     if not places or not _was_ever_erased(conn):

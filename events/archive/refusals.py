@@ -46,7 +46,7 @@ def refusal_of(raw: Any, *, org: str, source: str, code: str, field: str, reason
     """The refusal of a raw event, whatever it is: cut to size, and with text that every store can hold."""
     names = raw if isinstance(raw, dict) else {}
     return Refusal(
-        received_ms, org, _name(names.get("id")), _name(names.get("type")), source, code, _name(field),
+        received_ms, _name(org), _name(names.get("id")), _name(names.get("type")), source, code, _name(field),
         _storable(reason)[:MAX_REASON_CHARS], _text(raw)[:MAX_RAW_CHARS],
     )  # fmt: skip
 

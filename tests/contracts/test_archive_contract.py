@@ -348,6 +348,9 @@ def test_refused_events_are_kept_cut_to_size_and_apart_by_org(db: Database) -> N
     page = db.read_now(lambda conn: read_refusals(conn, "o", before=found[1].number, limit=1))
     assert page == [found[2]]
     assert db.read_now(lambda conn: read_refusals(conn, "other")) == []
+    unstorable = refusal_of({}, org="\ud800\0", source="inbox", code="bad", field="", reason="", received_ms=1)
+    db.write_now(lambda conn: keep_refusals(conn, [unstorable]))
+    assert len(db.read_now(lambda conn: read_refusals(conn, "\ufffd\ufffd"))) == 1
 
 
 def test_refused_events_that_may_name_somebody_are_forgotten(db: Database) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from events.archive import erasing, queries, store
+from events.archive.refusals import read_refusals
 from events.archive.subjects import Subject
 from events.database import Database, Stores
 from events.errors import Refused
@@ -75,6 +76,25 @@ def test_the_words_are_gone_from_archive_and_redis_and_do_not_come_back(server: 
             assert (refused[0].status, refused[0].code) == ("refused", "not_yours")
             with pytest.raises(Refused):
                 await ask(stack.publisher, events_of(OWN._replace(name="u2"), "x", "", PARTITIONS))
+
+    asyncio.run(main())
+
+
+def test_what_is_refused_of_an_erased_run_is_not_kept(server: AnyServer, log_db: Database) -> None:
+    """Neither at the door nor by the log; whoever publishes it is told all the same."""
+
+    async def main() -> None:
+        async with running_stack(server, log_db) as stack:
+            of_run: dict[str, Any] = {"user": "u1", "task": "t1", "data": {"role": "user", "content": WORD}}
+            start = raw_event("r1", "run.started", user="u1", task="t1", data={"goal": WORD})
+            await stack.publisher.publish([start])
+            await ask(stack.publisher, erasure())
+            for run, kept in (("r1", 0), ("\ud800", 2), ("r2", 4)):
+                outcomes = await stack.publisher.publish([
+                    raw_event(run, seq=7, **of_run), raw_event(run, "tool.called", **of_run),
+                ])  # fmt: skip
+                assert [o.status for o in outcomes] == ["conflict", "refused"]
+                assert len(await stack.db.read(lambda conn: read_refusals(conn, "default"))) == kept
 
     asyncio.run(main())
 
