@@ -18,12 +18,14 @@ is taken back from them (the forgetter).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, text, true, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, or_, select, text, true, tuple_
 
 from events.archive.schema import event_ids, event_log
 from events.event import Position
@@ -89,15 +91,12 @@ class Selection:
 
     conn: Connection
     subject: Subject
-    _runs: set[_Run] | None = None
     _origins: dict[str, bool] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def runs(self) -> set[_Run]:
         """The (task, run) that are the subject's."""
-        if self._runs is None:
-            self._runs = set(_runs(self.conn, self.subject))
-        return self._runs
+        return set(_runs(self.conn, self.subject))
 
     def of(self, partition: int, before: Position | None = None) -> list[Named]:
         """The subject's events in a partition (before a position), with those that repeat or contradict others."""
@@ -106,20 +105,42 @@ class Selection:
         )
         if before is not None:
             here = and_(here, tuple_(event_log.c.epoch, event_log.c.n) < tuple_(*before))
-        found = {(one.epoch, one.n): one for one in self._select(here)}
+        found = {(one.epoch, one.n): one for one in self._select(partition, here)}
         return [found[place] for place in sorted(found)]
 
-    def _select(self, here: ColumnElement[bool]) -> Iterator[Named]:
+    def _select(self, partition: int, here: ColumnElement[bool]) -> Iterator[Named]:
         yield from _read(self.conn, here, self.subject.named())
         if self.subject.level == "org":
             return
-        for task, run in sorted(self.runs):
+        for task, run in self._runs_in.get(partition, ()):
             yield from _read(self.conn, here, _OF_A_RUN, event_log.c.run == run, event_log.c.task == task)
-        for task in sorted({task for task, _ in self.runs}):
+        for task in self._tasks_in.get(partition, ()):
             yield from _read(self.conn, here, event_log.c.key == task_key(task), event_log.c.run == "")
         if self.runs:
             derived = _read(self.conn, here, event_log.c.causation != "", event_log.c.run == "")
             yield from (one for one in derived if not _holds_no_words(one) and self._is_of_a_run(one.causation))
+
+    @cached_property
+    def _runs_in(self) -> Mapping[int, Sequence[_Run]]:
+        """For each partition the runs that have events there: of thousands, each is in one or two."""
+        found: defaultdict[int, list[_Run]] = defaultdict(list)
+        for task, run in sorted(self.runs):
+            query = self._partitions(_OF_A_RUN, event_log.c.run == run, event_log.c.task == task).distinct()
+            for partition in self.conn.execute(query).scalars():
+                found[partition].append((task, run))
+        return found
+
+    @cached_property
+    def _tasks_in(self) -> Mapping[int, Sequence[str]]:
+        """For each partition the tasks of the runs whose key is there: a key is in one."""
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        for task in sorted({task for task, _ in self.runs}):
+            for partition in self.conn.execute(self._partitions(event_log.c.key == task_key(task)).limit(1)).scalars():
+                found[partition].append(task)
+        return found
+
+    def _partitions(self, *where: ColumnElement[bool] | TextClause) -> Select[Any]:
+        return select(event_log.c.partition).where(event_log.c.org == self.subject.org, *where)
 
     def _is_of_a_run(self, event_id: str) -> bool:
         """Whether an event is of one of the runs, or what it was derived from is."""
