@@ -89,7 +89,8 @@ async def waits_for(backend: Backend, erasure: Erasure) -> list[str]:
     found += [f"Redis: partition {p}" for p in await traces.still_in_redis(backend.redis, erasure)]
     for one in await asyncio.to_thread(traces.behind, backend.stores, backend.db, erasure):
         known = backend.projections.get(one.projection)
-        stale = known is None or not one.matches(known)
+        # only what is read is anybody's to rebuild: the eraser drops the others, or somebody is building them
+        stale = one.state == "active" and (known is None or not one.matches(known))
         found.append(
             f"{one.name} ({one.state})" + (f": rebuild it, `refold rebuild {one.projection}`" if stale else "")
         )
