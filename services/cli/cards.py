@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -102,7 +103,8 @@ def card(
         print_json({**found, "graph": {name: graph[name] for name in ("nodes", "edges", "more")}})
         return
     _print_card(found, declared)
-    uses = [(one["kind"], one["name"], second(one["time"]), _went(one["links"])) for one in found["used_by"]]
+    text = "\n".join((found["summary"], *(fact[-1] for fact in found["facts"])))
+    uses = [(one["kind"], one["name"], second(one["time"]), _went(one["links"], text)) for one in found["used_by"]]
     print_table(("used by", "name", "time", "what went where~"), uses, title="Uses", empty="nothing used it yet")
     lines = list(_tree(card, graph))
     if lines:
@@ -165,8 +167,14 @@ def _from(one: Mapping[str, Any]) -> str:
     return str(one.get("tool") or one["source"])
 
 
-def _went(links: list[Mapping[str, str]]) -> str:
-    return "; ".join(_link(one["value"], one["field"], one["parameter"]) for one in links)
+def _went(links: list[Mapping[str, str]], text: str) -> str:
+    return "; ".join(_link(_spelled(one["value"], text), one["field"], one["parameter"]) for one in links)
+
+
+def _spelled(value: str, text: str) -> str:
+    """A value, which is compared without case, as the card's text has it."""
+    found = re.search(re.escape(value), text, re.IGNORECASE)
+    return found[0] if found else value
 
 
 def _link(value: str, field: str, parameter: str) -> str:

@@ -104,7 +104,7 @@ def test_the_command_line_shows_cards_and_one_card(instance: Instance, task: str
     assert len(listed) == 5
     card = cards(instance, task)["search"]["card"]
     shown = instance.refold("card", card).stdout.decode()
-    for line in ("used by 1 later call or decision", "trip_id → trip: tr-417", "made with values of", "led to"):
+    for line in ("used by 1 later call or decision", "trip_id → trip: TR-417", "made with values of", "led to"):
         assert line in shown, shown
     original = json.loads(instance.refold("card", card, "--original").stdout)
     assert original["data"]["result"]["trip_id"] == "TR-417"
