@@ -41,7 +41,7 @@ from events.tokens import write_token
 Ack = Literal["durable", "fast"]
 Status = Literal["stored", "duplicate", "conflict", "refused", "accepted"]
 
-OUTSIDE = frozenset(("http", "inbox"))
+PUBLIC_WAYS = frozenset(("http", "inbox"))
 """Ways in (``source`` of a call) by which anybody publishes who may."""
 
 TIMEOUT_S = 30.0
@@ -125,7 +125,7 @@ class Publisher:
         events again with the same ids.
         """
         admitted = self._admit(raws, org)
-        if source in OUTSIDE:
+        if source in PUBLIC_WAYS:
             admitted = [_public(event) for event in admitted]
         events = [event for event in admitted if isinstance(event, Event)]
         outcomes = iter(await self._publish(events, ack, source))

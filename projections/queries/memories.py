@@ -6,7 +6,6 @@ whose it wants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from projections.bounds import short
 from projections.memory.importance import expires_at, importance_at, status_at
-from projections.memory.tables import CHANGES, MEMORIES, PROPOSALS, SCOPES
+from projections.memory.tables import CHANGES, MEMORIES, PROPOSALS
 from projections.queries.rows import Document, many, one, pick
 
 _SHOWN = (
@@ -87,12 +86,6 @@ def proposal_document(conn: Connection, org: str, scope: str, proposal: str) -> 
     """What became of one proposal; None when the scope knows of none."""
     row = one(conn, PROPOSALS, org, scope, PROPOSALS.c.proposal == short(proposal))
     return None if row is None else _proposal(row, scope)
-
-
-def stale_decisions(conn: Connection, org: str, scopes: Sequence[str]) -> int:
-    """How many decisions in these scopes came too late and were made again."""
-    query = select(SCOPES.c.stale).where(SCOPES.c.org == org, SCOPES.c.key.in_(scopes))
-    return sum(conn.execute(query).scalars())
 
 
 def memory_of(row: Document, scope: str, now: datetime) -> Document:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, or_, select
 
 from events.keys import task_key
 from projections.bounds import short
 from projections.queries.checkpoints import latest_checkpoint
-from projections.queries.rows import Document, Query, of_run
+from projections.queries.rows import Document, Query
 from projections.queries.schemas import compare_schemas
 from projections.queries.task_parts import (
     MAX_HISTORY,
@@ -20,7 +20,6 @@ from projections.queries.task_parts import (
     cursor_of,
     head_of,
     planned,
-    run_of,
 )
 from projections.task import tables as t
 from projections.task.notes import VERIFY_AGAIN
@@ -120,11 +119,6 @@ def resume_document(
     }
 
 
-def run_document(conn: Connection, org: str, run: str) -> list[Document]:
-    """A run, once for each task that has one of this id."""
-    return [run_of(row) | {"task": row["key"].removeprefix("task/")} for row in of_run(conn, t.RUNS, org, short(run))]
-
-
 def list_tasks(
     conn: Connection, org: str, *, status: str = "", user: str = "", after: str = "", limit: int = 50
 ) -> list[Document]:
@@ -137,12 +131,6 @@ def list_tasks(
         query = query.where(t.TASKS.c.key > task_key(after))
     rows = conn.execute(query.order_by(t.TASKS.c.key).limit(limit)).mappings()
     return [head_of(row["key"].removeprefix("task/"), dict(row)) for row in rows]
-
-
-def count_by_status(conn: Connection, org: str) -> dict[str, int]:
-    """How many tasks of an org have each status."""
-    query = select(t.TASKS.c.status, func.count()).where(t.TASKS.c.org == org).group_by(t.TASKS.c.status)
-    return {row[0]: row[1] for row in conn.execute(query.order_by(t.TASKS.c.status))}
 
 
 def _left(call: Document, runs: list[Document]) -> bool:

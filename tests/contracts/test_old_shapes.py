@@ -29,11 +29,9 @@ READS: Mapping[str, tuple[Callable[[Connection], Any], ...]] = {
     "task_state": (
         partial(tasks.task_document, org=ORG, task="golden", now=NOW),
         partial(tasks.resume_document, org=ORG, task="golden", now=NOW, config={"plan": "p"}),
-        partial(tasks.run_document, org=ORG, run="r1"),
         partial(checkpoints.list_checkpoints, org=ORG, task="golden"),
         partial(checkpoints.find_checkpoint, org=ORG, task="golden", name="k1"),
         partial(tasks.list_tasks, org=ORG, status="completed"),
-        partial(tasks.count_by_status, org=ORG),
     ),
     "memory_cards": (
         partial(cards.cards_of_task, org=ORG, task="golden", status=""),
