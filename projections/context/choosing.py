@@ -124,9 +124,10 @@ class _Choice:
 
     def _label(self, place: int, fact: Fact) -> str:
         """What a value is told behind: its field, or where it has none (a list of paths) and no heading, its tool."""
-        if fact.field or not self._as_one or self.sources[place].title == PERSON or is_prose(*fact[::2]):
+        title = self.sources[place].title
+        if fact.field or not self._as_one or title == PERSON or is_prose("", fact.text):
             return self._labels[place][fact.field]
-        return self.sources[place].title
+        return title
 
 
 def noted(cards: Sequence[str], budget: int) -> list[str]:

@@ -17,7 +17,8 @@ def phrased(sources: Sequence[Source]) -> list[Source]:
 
     A value that is a field's somewhere is told there; one that a tool and a person told, as the tool did.
     """
-    known = {fact.text for source in sources for fact in source.facts if fact.field and not is_prose(*fact[::2])}
+    every = [fact for source in sources for fact in source.facts]
+    known = {fact.text for fact in every if fact.field and not is_prose(fact.field, fact.text)}
     told = {place: _told(source.facts, known) for place, source in enumerate(sources) if source.title != PERSON}
     known |= {fact.text for facts in told.values() for fact in facts}
     return [
@@ -29,7 +30,10 @@ def phrased(sources: Sequence[Source]) -> list[Source]:
 def phrases_before(facts: Sequence[Fact], sentence: int) -> range:
     """Where the facts stand that were made of the sentence at an index."""
     first = sentence
-    while first and facts[first - 1].record == facts[sentence].record and not is_prose(*facts[first - 1][::2]):
+    while first:
+        before = facts[first - 1]
+        if before.record != facts[sentence].record or is_prose(before.field, before.text):
+            break
         first -= 1
     return range(first, sentence)
 

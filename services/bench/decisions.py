@@ -81,7 +81,7 @@ class History:
 
 def _named(facts: Sequence[Fact], tool: str) -> list[Fact]:
     """The facts, those without a field that are values by themselves (paths in a list) under the name of the tool."""
-    return [fact._replace(field=tool) if not (fact.field or is_prose(*fact[::2])) else fact for fact in facts]
+    return [fact if fact.field or is_prose("", fact.text) else fact._replace(field=tool) for fact in facts]
 
 
 def leaves(value: Any) -> Iterator[str]:
