@@ -4,7 +4,8 @@ Positions, ids, types, times and digests stay, so that order, counts and duplica
 verdict ``erased_by`` no fold sees the event again. It happens in the transaction that archives ``scope.erased``, for
 what stands before it in its partition; the keys concerned are noted, so that folds that had seen the words make those
 keys anew (``projections.engine.folder``). What comes later and belongs to an erased run, or was derived from an event
-that is erased, is blanked as it is archived: an answer that was on its way brings nothing back.
+that is erased, is blanked as it is archived: an answer that was on its way brings nothing back. Nor does
+what is erased, sent again when the log has forgotten its id.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Connection, bindparam, select, text, update
 
+from events.archive.queries import read_verdicts
 from events.archive.schema import erased_keys, erased_runs, erasures, event_ids, event_log
 from events.archive.store import Entry
 from events.archive.subjects import ERASURE, Named, Selection, Subject
@@ -145,8 +147,11 @@ def _what_stays(data: str) -> str:
 
 
 def _blank_late(conn: Connection, partition: int, entries: Sequence[Entry]) -> None:
-    """Blank what came after its run was erased, or was derived from what is erased."""
+    """Blank what came after its run was erased, was derived from what is erased, or is that, sent again."""
     found = [(position, event) for position, event in entries if event.type != ERASURE]
+    verdicts = read_verdicts(conn, partition, [position for position, _ in found])
+    firsts = {position: one.first for position, one in verdicts.items() if one.first is not None}
+    again = erased_positions(conn, [(partition, first) for first in firsts.values()])
     runs = {(e.org, e.task, e.run) for _, e in found if e.run}
     erased = set(bulk_select(conn, erased_runs, ("org", "task", "run"), ("org", "task", "run"), sorted(runs)))
     causes = {(e.causation, e.org) for _, e in found if e.causation}
@@ -154,22 +159,14 @@ def _blank_late(conn: Connection, partition: int, entries: Sequence[Entry]) -> N
     tasks = {(e.org, e.task): _is_erased_whole(conn, e.org, e.task) for _, e in found if e.task and not e.run}
     late = []
     for position, e in found:
+        verdict = verdicts[position].verdict
+        if verdict == ERASED:
+            continue
         of_a_task = not e.run and e.key == task_key(e.task) and tasks[e.org, e.task]
-        if (e.org, e.task, e.run) in erased or (e.causation, e.org) in gone or of_a_task:
-            late.append(Named(*position, _EFFECTIVE, e.type, e.key, e.task, e.run, e.causation, e.correlation))
-    _blank(conn, partition, _as_archived(conn, partition, late), None)
-
-
-def _as_archived(conn: Connection, partition: int, late: Sequence[Named]) -> list[Named]:
-    """With their verdicts; without those that are blank already."""
-    places = [(partition, one.epoch, one.n) for one in late]
-    columns = ("epoch", "n", "verdict")
-    verdicts = {
-        (epoch, n): verdict
-        for epoch, n, verdict in bulk_select(conn, event_log, columns, ("partition", "epoch", "n"), places)
-    }
-    judged = (one._replace(verdict=verdicts[one.epoch, one.n]) for one in late)
-    return [one for one in judged if one.verdict != ERASED]
+        is_again = (partition, firsts.get(position)) in again
+        if (e.org, e.task, e.run) in erased or (e.causation, e.org) in gone or of_a_task or is_again:
+            late.append(Named(*position, verdict, e.type, e.key, e.task, e.run, e.causation, e.correlation))
+    _blank(conn, partition, late, None)
 
 
 def _erased_ids(conn: Connection, wanted: Iterable[_Key]) -> set[_Key]:

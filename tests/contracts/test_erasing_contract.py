@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from sqlalchemy import select
 
 from events.archive import erasing, queries
@@ -145,6 +146,17 @@ def test_what_comes_after_an_erasure_brings_nothing_back(lab: Lab) -> None:
     assert not gone(lab) & {"s2", "m2", "c2", "apart"}
     erase(lab, name="again")
     assert gone(lab) == {"s1", "m1", "late", "answer", "next", "c1", "s2", "m2", "c2"}
+
+
+def test_what_is_erased_and_sent_again_says_nothing(lab: Lab) -> None:
+    """The log remembers ids for a while, and publishers try again for longer."""
+    lab.archive(own := proposed("p1", user="u1"), other := proposed("p2", user="u2"))
+    erase(lab)
+    lab.archive(own, structs.replace(own, data=f'{{"content":"other {WORD}"}}', digest="another"), other)
+    of_own, of_other = ([a for a in whole(lab) if a.event().id == one.id] for one in (own, other))
+    assert [a.verdict for a in of_own] == [erasing.ERASED, "duplicate_of", "conflict_with"]
+    assert {a.event().data for a in of_own} == {"{}"}
+    assert [a.event().data for a in of_other] == [other.data] * 2
 
 
 def test_an_answer_that_comes_before_the_erasure_has_come_to_what_it_answers(lab: Lab) -> None:
