@@ -20,7 +20,7 @@ MAX_MATCHES = 8
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "args_schema")
-_SAYS_NOTHING = frozenset(
+SAYS_NOTHING = frozenset(
     ("name", "type", "status", "value", "number", "date", "time", "result", "data", "item", "text")
 )
 _MARKS = frozenset(("id", "no", "nr", "number", "code", "key", "ref"))
@@ -61,7 +61,7 @@ def callings(parameter: str) -> frozenset[str]:
     forms = {parameter, "_".join(named)}
     if named is not words_of and len(words_of) > 2:
         forms |= {"_".join(words_of[1:]), "_".join(named[1:])}
-    return frozenset(forms - _SAYS_NOTHING - {""} | {parameter})
+    return frozenset(forms - SAYS_NOTHING - {""} | {parameter})
 
 
 def parameters(tools: Any) -> dict[str, list[str]]:
@@ -137,7 +137,7 @@ def _step(field: str, steps: Mapping[str, list[str]]) -> str:
     """The first open step whose title has all words of the field's name; ``""`` when there is none."""
     for name in readings(field):
         of_name = set(name.split("_"))
-        if len(of_name) == 1 and (name in _SAYS_NOTHING or len(name) < 4):
+        if len(of_name) == 1 and (name in SAYS_NOTHING or len(name) < 4):
             continue
         for step, title in steps.items():
             if of_name <= set(title):

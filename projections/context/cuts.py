@@ -6,6 +6,8 @@ from projections.bounds import clip
 from projections.context.tokens import count
 
 _SHORTEST = 2
+_WORTH = 8
+"""Tokens that the head of a line must have room for: what is shorter tells nothing but that something was cut."""
 
 
 def cut(text: str, tokens: int) -> str:
@@ -23,12 +25,13 @@ def cut(text: str, tokens: int) -> str:
 
 
 def first_lines(lines: list[str], tokens: int) -> str:
-    """As many of the first lines as fit whole; the first that does not fit is cut."""
+    """As many of the first lines as fit whole; the first that does not fit is cut, where enough of it is left."""
     kept: list[str] = []
     for line in lines:
         joined = "\n".join([*kept, line])
         if count(joined) > tokens:
-            head = cut(line, tokens - count("\n".join(kept)) - 2)
+            room = tokens - count("\n".join(kept)) - 2
+            head = cut(line, room) if room >= _WORTH else ""
             return "\n".join([*kept, head] if head else kept)
         kept.append(line)
     return "\n".join(kept)

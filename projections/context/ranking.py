@@ -4,6 +4,7 @@
               (``expecting``); while little is learned, the form counts: ids more than dates, dates more than numbers
     among     a field of many records is a choice of one among them, so each of its values is less likely
     said      the latest messages name the value, or another one of its record
+    asked     the question of the context has a word of the field's name
     used      a call or decision of this task used the value before: of many, it is the one it is about; and as long as
               little is learned of which calls follow which, what was used is used again
     wanted    the field has the words of a parameter; this, too, only as long as little is learned
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from projections.cards.needs import readings
+from projections.cards.needs import SAYS_NOTHING, readings, words
 from projections.cards.reading.facts import Fact
 from projections.cards.reading.phrases import AS_TOLD, counted_as, phrases
 from projections.cards.rules import excludes
@@ -38,6 +39,8 @@ CHOICE = 0.7
 """How far the records of a result share the chance of their field: 0 not at all, 1 one of them is meant."""
 SAID, BESIDE = 12.0, 5.0
 """Factors of a value that the latest messages name, and of those that stand in its record."""
+ASKED = 6.0
+"""Factor of a value whose field has a name that the question of the context has, too."""
 USED = 3.0
 """Factor of a value that was used before, where its field has others."""
 USED_AGAIN, WANTED = 4.0, 2.0
@@ -91,6 +94,7 @@ class _Scores:
 
     def __init__(self, sources: Sequence[Source], needs: Needs) -> None:
         self._needs = needs
+        self._asked = frozenset(words(needs.asked))
         self._new = SMOOTHING / (SMOOTHING + needs.calls)  # how little is learned: 1 nothing, 0 all there is
         self._in_fields = {
             value
@@ -111,6 +115,8 @@ class _Scores:
             score *= (USED if among > 1 else 1.0) * USED_AGAIN**new
         if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
             score *= WANTED**new
+        if self._asked and self._is_asked(fact):
+            score *= ASKED
         if row_of(fact) in records.excluded:
             score *= EXCLUDED
         score *= 1.0 + source.relevance + (WORTH * min(source.worth, MOST_WORTH) if values else 0.0)
@@ -125,6 +131,12 @@ class _Scores:
         if not any(map(names_a_thing, values)) and any(names_a_thing(value) for _, value in phrases(fact.text)):
             return values, sentence(0, mode) * PHRASED
         return values, sentence(len(values), mode)
+
+    def _is_asked(self, fact: Fact) -> bool:
+        """Whether the question has a telling word of the field's own name; where words have no spaces, anywhere."""
+        own = words(fact.field.rpartition(".")[2])
+        names = [word for word in own if word not in SAYS_NOTHING and (len(word) > 2 or not word.isascii())]
+        return any(word in self._asked or (not word.isascii() and word in self._needs.asked) for word in names)
 
     def _expected(self, tool: str, fact: Fact) -> float:
         return next((found for place in places(tool, fact) if (found := self._needs.expected.get(place))), 0.0)

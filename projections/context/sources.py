@@ -38,7 +38,7 @@ class Needs(NamedTuple):
     how likely the next call takes a value of it, learned of so many ``calls``. ``wanted``: parameters that declared
     tools and earlier calls take (in the form of ``projections.cards.needs.readings``): a field of the same
     words is likely to be asked for. ``mode``: what kind of work it is for, see ``shapes.MODES``. ``said``: the latest
-    messages, without case.
+    messages, without case; ``asked``: what is asked of the context itself, without case.
     """
 
     used: frozenset[str] = frozenset()
@@ -47,6 +47,7 @@ class Needs(NamedTuple):
     wanted: frozenset[str] = frozenset()
     mode: str = ""
     said: str = ""
+    asked: str = ""
 
 
 def said_in(messages: Sequence[str]) -> str:

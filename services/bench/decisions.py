@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from events.event import Event
 from projections.cards.reading.facts import Fact, facts_of
+from projections.cards.reading.tokens import spans
 from projections.cards.summary import message_text
 from projections.context.shapes import is_prose, telling
 from projections.context.tokens import weigh
@@ -141,5 +142,12 @@ def _is_named(value: str, line: str, names: set[str]) -> bool:
 
 
 def distinct_values(facts: Sequence[Sequence[Fact]]) -> set[str]:
-    """The values that results told so far: those that say something by themselves."""
-    return {fact.text for of_result in facts for fact in of_result if len(fact.text) >= SHORTEST and telling(fact.text)}
+    """The values that results told so far, those of sentences, too: those that say something by themselves."""
+    told = (text for of_result in facts for fact in of_result for text in _values(fact))
+    return {text for text in told if len(text) >= SHORTEST and telling(text)}
+
+
+def _values(fact: Fact) -> list[str]:
+    if not is_prose(fact.field, fact.text):
+        return [fact.text]
+    return [fact.text[start:end] for start, end, _ in spans(fact.text)]

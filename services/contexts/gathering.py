@@ -66,6 +66,7 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
     run = about.get("run", "")
     prompt, tools = await reader.events(key, lambda conn, upto: started_with(conn, org, task, run, upto))
     turns = await reader.events(key, lambda conn, upto: turns_of(conn, org, key, run, upto))
+    asked = f"{request.query} {request.focus}".strip().casefold()
     material = Material(
         task,
         prompt=prompt,
@@ -75,7 +76,7 @@ async def gather(reader: Reader, request: ContextRequest, now: datetime) -> Gath
         evidence=[text for one_run in (left or {}).get("evidence_since", ()) for text in one_run.get("evidence") or ()],
         memories=memories.always,
         sources=sources,
-        needs=needs._replace(said=said_in([turn.text for turn in turns])),
+        needs=needs._replace(said="\n".join((said_in([turn.text for turn in turns]), asked)), asked=asked),
         recalled=[source for source, _ in recalled],
         brought=brought,
         turns=turns,

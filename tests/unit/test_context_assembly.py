@@ -165,8 +165,9 @@ def test_cuts_fall_between_graphemes(text: str) -> None:
 
 
 def test_lines_that_do_not_fit_are_left_out_and_the_first_of_them_is_cut() -> None:
-    lines = ["one two three", "four five six seven eight nine ten", "eleven"]
+    lines = ["one two three", "four five six seven eight nine ten eleven twelve thirteen fourteen", "fifteen"]
     assert first_lines(lines, 100) == "\n".join(lines)
-    told = first_lines(lines, 9)
-    assert told.startswith("one two three\nfour") and told.endswith("…") and count(told) <= 9
+    told = first_lines(lines, 14)
+    assert told.startswith("one two three\nfour") and told.endswith("…") and count(told) <= 14
+    assert first_lines(lines, 9) == "one two three"  # the head of a line that would tell next to nothing is left out
     assert first_lines(lines, 0) == ""

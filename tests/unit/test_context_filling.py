@@ -132,6 +132,16 @@ def test_what_the_latest_messages_name_comes_first_with_its_record_and_what_is_n
     assert texts[0] == "Dr. Fen" and texts.index("S-3QX") < texts.index("S-0QX") < texts.index("S-2QX")
 
 
+def test_what_a_context_is_asked_for_comes_before_what_is_likely_needed() -> None:
+    loans = [{"loan": f"L-{n}88", "due_date": f"2026-0{n}-11", "归还日期": f"2026年{n}月9日"} for n in range(1, 7)]
+    card = source(1, {"loans": loans}, "list_loans")
+    first = lambda asked: card.facts[rank([card], Needs(asked=asked))[0].fact].field  # noqa: E731
+    assert first("") == "loans.loan"
+    assert first("when is the loan of the atlas due?") in ("loans.loan", "loans.due_date")
+    assert first("what is due?") == "loans.due_date" and first("归还日期是哪天？") == "loans.归还日期"
+    assert first("is it so") == "loans.loan"
+
+
 def test_values_without_a_field_stand_behind_their_tool_where_there_are_no_headings() -> None:
     paths = [source(n, "\n".join(f"src/part_{n}/file_{m}.py" for m in range(9)), "list_files") for n in range(5)]
     tight = fill(paths, Needs(), 60).text
