@@ -38,7 +38,7 @@ class Whole(NamedTuple):
 def room(sources: Sequence[Source], budget: int, part: float = 1.0) -> float:
     """Tokens of a budget that whole sentences may take when they tell a part of what is likely."""
     every = sum(weigh(fact.text) for source in sources for fact in source.facts)
-    return float(part ** (1 / 3)) * budget * min(MOST, SHARE * budget / max(1.0, every))
+    return float(round(part ** (1 / 3), 6)) * budget * min(MOST, SHARE * budget / max(1.0, every))
 
 
 def whole(sources: Sequence[Source], ranked: Sequence[Ranked]) -> Whole:

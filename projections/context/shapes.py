@@ -85,8 +85,8 @@ def _form(text: str) -> tuple[str, float]:
         return "moment", 0.05
     if _MEASURE.fullmatch(text):
         return "number", 0.1
-    if _NUMBER.fullmatch(text):
-        return _of_number(text)
+    if _NUMBER.fullmatch(text.rstrip(":")):  # the number of a line, too
+        return _of_number(text.rstrip(":"))
     if _ID.fullmatch(text) or _PATH.fullmatch(text):
         return "id", 0.3
     return ("name", 0.2) if len(text) <= NAME else ("prose", 0.1)
