@@ -36,6 +36,8 @@ POLL_S = 2.0
 """How often the archive is looked at when no wake-up comes."""
 FRESH_S = 1.0
 """How long a source that was read is taken to be as it was."""
+LEFT_S = 30.0
+"""How often it is asked whether what was left to newer code is erased."""
 PACE_S = 0.05
 """Pause after a wake-up: under steady traffic one read takes in many events instead of one."""
 
@@ -117,18 +119,22 @@ class PartitionRun:
                 await asyncio.sleep(answer.seconds)
                 answer = await self._attempt(reaction, since_s)
         except NewerVersion as newer:
-            await self._leave_to_newer_code(newer)
+            await self._leave_to_newer_code(newer, archived)
         except Exception as error:  # noqa: BLE001  a reaction that cannot work is kept visibly, the others go on
             _log.error("%s failed on a %s: %s", self.reactor.name, archived.type, brief(error))
             failure = error
             await _persistently(lambda: self.outlet.give_up(self.reactor.name, archived, failure))
 
-    async def _leave_to_newer_code(self, newer: NewerVersion) -> None:
-        """Stay in flight until this owner stops, so that the checkpoint stays before what its successor can read."""
+    async def _leave_to_newer_code(self, newer: NewerVersion, archived: Archived) -> None:
+        """Stay in flight until this owner stops, so that the checkpoint stays before what its successor can read.
+
+        Nobody has to read what is erased meanwhile.
+        """
         if str(newer) not in self._told:
             self._told.add(str(newer))
             _log.warning("%s leaves partition %d to newer code: %s", self.reactor.name, self.partition, newer)
-        await asyncio.Event().wait()
+        while not await _persistently(lambda: self._is_erased(archived)):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(LEFT_S)
 
     async def _attempt(self, reaction: Reaction, since_s: float) -> Later | None:
         """One try; nothing more is done about a source that was erased since it was read, at ``since_s``."""
