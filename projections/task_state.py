@@ -47,10 +47,10 @@ _HANDLES = frozenset((
     "checkpoint.saved", "feedback.given", "workbench.updated",
 ))  # fmt: skip
 
-_FROM_OUTSIDE = frozenset(("run.started", "run.terminated", "feedback.given", "approval.resolved", "blocker.cleared"))
+_FROM_OTHERS = frozenset(("run.started", "run.terminated", "feedback.given", "approval.resolved", "blocker.cleared"))
 """May come after a run's end, or from somebody else: neither late nor a sign of life."""
 
-_NOT_WORK = frozenset(("plan.updated", "run.terminated", "note.written", *_FROM_OUTSIDE)) - {"run.started"}
+_NOT_WORK = frozenset(("plan.updated", "run.terminated", "note.written", *_FROM_OTHERS)) - {"run.started"}
 """A task of which only these are known is still planned."""
 
 
@@ -76,7 +76,7 @@ def _enter(scene: Scene, recorded: Recorded) -> None:
     task["last_time"], task["epoch"], task["n"] = event.time, scene.epoch, scene.n
     if event.type not in _NOT_WORK:
         task["active"] = True
-    outside = event.type in _FROM_OUTSIDE
+    outside = event.type in _FROM_OTHERS
     late_result = getattr(recorded.payload, "late", False)
     runs.enter(scene, from_outside=outside, sign_of_life=not (outside or late_result))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from projections.cards.reading.phrases import LONG
 from projections.cards.reading.values import in_field, in_text
 
 MODES: Mapping[str, Mapping[str, float]] = {
@@ -18,7 +19,7 @@ MODES: Mapping[str, Mapping[str, float]] = {
 NAME = 40
 """Longest text that is a name or a title; a longer one is prose, in characters."""
 
-SMALL, LONG = 5, 6
+SMALL, LONG_NUMBER = 5, 6
 """Characters from which on a number says something by itself, and from which on digits alone are an id."""
 
 PROSE_VALUE, MOST_VALUES = 0.05, 4
@@ -67,7 +68,7 @@ def several(text: str) -> tuple[str, ...]:
 
 def is_prose(field: str, text: str) -> bool:
     """Whether a fact is a sentence rather than a value: of a field, or a line that holds nothing else."""
-    return len(text) > 2 * NAME or (not field and _form(text)[0] in ("name", "prose"))
+    return len(text) > LONG or (not field and _form(text)[0] in ("name", "prose"))
 
 
 def values_of(field: str, text: str) -> tuple[str, ...]:
@@ -94,6 +95,6 @@ def _form(text: str) -> tuple[str, float]:
 
 def _of_number(text: str) -> tuple[str, float]:
     """A long one of digits alone is an id, one with a fraction a price or a measure."""
-    if text.isdigit() and len(text) >= LONG:
+    if text.isdigit() and len(text) >= LONG_NUMBER:
         return "id", 0.3
     return "number", 0.1 if len(text) < SMALL else 0.08 if "." in text else 0.25
