@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from projections.bounds import clip
 from projections.cards.needs import SAYS_NOTHING, readings, words
 from projections.cards.reading.facts import Fact
 from projections.cards.reading.phrases import AS_TOLD, counted_as, phrases
@@ -41,6 +42,8 @@ SAID, BESIDE = 12.0, 5.0
 """Factors of a value that the latest messages name, and of those that stand in its record."""
 ASKED = 6.0
 """Factor of a value whose field has a name that the question of the context has, too."""
+MAX_QUESTION = 2_000
+"""Of a longer question, so many characters are compared with names of fields."""
 USED = 3.0
 """Factor of a value that was used before, where its field has others."""
 USED_AGAIN, WANTED = 4.0, 2.0
@@ -94,8 +97,10 @@ class _Scores:
 
     def __init__(self, sources: Sequence[Source], needs: Needs) -> None:
         self._needs = needs
-        self._asked = frozenset(words(needs.asked))
+        self._question = clip(needs.asked, MAX_QUESTION)
+        self._asked = frozenset(words(self._question))
         self._new = SMOOTHING / (SMOOTHING + needs.calls)  # how little is learned: 1 nothing, 0 all there is
+        self._again, self._wanted = _power(USED_AGAIN, self._new), _power(WANTED, self._new)
         self._in_fields = {
             value
             for source in sources
@@ -109,15 +114,14 @@ class _Scores:
         needs, among, new = self._needs, records.of[fact.field], self._new
         values, prior = self._told(fact)
         score = (1 - new) * self._expected(source.title, fact) + new * TAKEN * prior
-        # rounded: the power of a number differs in its last bit between machines
-        score *= float(round(prior**FORM * among**-CHOICE, 6)) * records.said(fact)
+        score *= _power(prior, FORM) * _power(among, -CHOICE) * records.said(fact)
         score *= PERSONS if source.title == PERSON else 1.0
         if is_prose(fact.field, fact.text) and (source.title == PERSON or phrases(fact.text)):
             score *= PROSE
         if needs.used and not needs.used.isdisjoint(values):
-            score *= (USED if among > 1 else 1.0) * USED_AGAIN**new
+            score *= (USED if among > 1 else 1.0) * self._again
         if needs.wanted and not needs.wanted.isdisjoint(readings(fact.field)):
-            score *= WANTED**new
+            score *= self._wanted
         if self._asked and self._is_asked(fact):
             score *= ASKED
         if row_of(fact) in records.excluded:
@@ -139,10 +143,15 @@ class _Scores:
         """Whether the question has a telling word of the field's own name; where words have no spaces, anywhere."""
         own = words(fact.field.rpartition(".")[2])
         names = [word for word in own if word not in SAYS_NOTHING and (len(word) > 2 or not word.isascii())]
-        return any(word in self._asked or (not word.isascii() and word in self._needs.asked) for word in names)
+        return any(word in self._asked or (not word.isascii() and word in self._question) for word in names)
 
     def _expected(self, tool: str, fact: Fact) -> float:
         return next((found for place in places(tool, fact) if (found := self._needs.expected.get(place))), 0.0)
+
+
+def _power(base: float, exponent: float) -> float:
+    """Rounded: powers differ in their last bit between machines, and a context may be made again on another one."""
+    return float(round(base**exponent, 6))
 
 
 class _Records:
