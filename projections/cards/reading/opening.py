@@ -1,7 +1,8 @@
 """What a text holds: JSON in its many dresses, XML, a table, records. Values keep the spelling that they have in it.
 
 JSON alone, fenced as a code block, behind some words (``Result: {...}``), or a document a line; what Python's ``str()``
-writes of a dict or list; XML in these places (``markup``); a table or records (``tabular``). Anything else is a text.
+writes of a dict or list, or of tuples a line; XML in these places (``markup``); a table or records (``tabular``).
+Anything else is a text.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from projections.cards.reading.tabular import structured
 
 MAX_LEAD = 400
 """Longest words before JSON or XML, in code points."""
+
+MIN_TUPLES = 2
+"""How many lines are surely tuples that Python printed."""
 
 _FENCED = re.compile(r"```[A-Za-z0-9_-]*+\n(.*)\n```", re.DOTALL)
 _BEGINS = re.compile(r"(?:\n|:\s|：)\s*(?=[\[{])")
@@ -45,6 +49,8 @@ def read(text: str) -> Any:
             held = _behind_words(text, "[{", _BEGINS, _document)
             if text[0] in "[{":
                 return held
+        case ")":
+            held = _tuples(text)
         case ">":
             held = _behind_words(text, "<", _BEGINS_XML, elements)
     return structured(text) if held is None else held
@@ -69,6 +75,14 @@ def _document(text: str) -> Any:
         except (msgspec.DecodeError, UnicodeError):
             continue
     return None
+
+
+def _tuples(text: str) -> Any:
+    """What Python printed of tuples, one a line; None where a line is none."""
+    lines = text.splitlines()
+    if len(lines) < MIN_TUPLES or not all(line[:1] == "(" and "," in line and line[-1:] == ")" for line in lines):
+        return None
+    return _document(f"[{','.join(lines)}]")
 
 
 def _of_python(text: str) -> Any:

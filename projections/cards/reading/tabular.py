@@ -2,6 +2,7 @@
 
 * tables in Markdown, with tabs or with commas, and records, with less prose around them than they are long;
 * texts that are a table as a whole: with commas, with semicolons, with columns two spaces apart;
+* texts that databases and data tools print as tables (``grids``);
 * texts of lines that one well-known tool writes, as ``path:line: words`` (``lines``);
 * texts whose every line names the same values (``pairs``);
 * texts that are ``name: value`` lines as a whole, indented and with ``-`` as in YAML, or in paragraphs; also with
@@ -20,6 +21,7 @@ from typing import Any
 
 from projections.cards.reading.blocks import blocks
 from projections.cards.reading.fields import with_colons
+from projections.cards.reading.grids import grid, one_a_line
 from projections.cards.reading.lines import told_alike
 from projections.cards.reading.pairs import pairs
 from projections.cards.reading.records import records
@@ -51,9 +53,13 @@ def structured(text: str) -> Any:
     lines = [line for line in text.splitlines() if line.strip()]
     if (told := told_alike(lines)) is not None:
         return told
+    if (printed := grid(lines)) is not None:
+        return printed
     if (rows := pairs(lines)) is not None:
         return rows
     lines_with_gaps = text.splitlines()
+    if (rows := one_a_line(lines_with_gaps)) is not None:
+        return rows
     if (held := blocks(lines_with_gaps)) is not None:
         return held
     if (named := with_colons(lines_with_gaps)) is not None and (held := records(named)) is not None:
