@@ -32,12 +32,15 @@ MIN_UNCOUNTED = 2
 """How few rows, or columns without a frame, are enough where no line counts the rows."""
 
 _SIGNS = frozenset("+-=|") | {chr(code) for code in range(0x2500, 0x2580)}
-_RULE = re.compile(r"[-+=|]+|[\u2500-\u257f]+|-+(?: +-+)*|=+(?: +=+)*")
+_RULE = re.compile(r"[-+=|]+|[\u2500-\u257f]+|-+(?: +-+)*|=+(?: +=+)*|─+(?: +─+)*")
 _RUN = re.compile(r"[-=\u2500\u2501\u2550]+")
 _BARS = ("|", "│", "┃", "║")
-_BAR = re.compile("[│┃║]")
+_DRAWN_BAR = re.compile("[│┃║]")
 _WRAPPING = ("┃", "║")
 """Bars in the heads of boxes whose tools break long values."""
+
+_GOES_ON = ("+", ".", "↵", "…")
+"""Signs at the right edge of a column for a value that goes on in the next line."""
 
 _COUNT = re.compile(
     r"\((?P<held>\d{1,9}) ?[^\W\d]+(?: [^\W\d]+)?\)|(?P<set>\d{1,9}) rows? in set(?:, \d+ warnings?)? \(\d+\.\d+ sec\)"
@@ -55,11 +58,15 @@ Rows = list[dict[str, str]]
 
 
 class _Cut(NamedTuple):
-    """``spans``: where columns stand. ``barred``: a bar stands between them; ``framed``: around them, too."""
+    """``spans``: where columns stand. ``barred``: a bar stands between them; ``framed``: around them, too.
+
+    ``drawn``: with signs for drawing, not with those of ASCII.
+    """
 
     spans: list[Span]
     barred: bool
     framed: bool
+    drawn: bool
 
 
 def grid(lines: Sequence[str]) -> Any:
@@ -108,7 +115,7 @@ def _ruled(lines: Sequence[str]) -> Rows | None:
         return None
     barred = framed or (len(spans) > 1 and " " not in rule.strip())
     wraps = (top == "╭" or head.strip()[0] in _WRAPPING) and not apart
-    cut = _Cut(spans, barred, framed)
+    cut = _Cut(spans, barred, framed, not rule.isascii())
     return _rows(_names(head, cut), body, cut, wraps)
 
 
@@ -139,6 +146,9 @@ def _names(head: str, cut: _Cut) -> list[str] | None:
 
 def _cells(line: str, cut: _Cut) -> list[str] | None:
     """The cells of a line, without the space around them; None when it does not fit, or goes on in the next one."""
+    edge = cut.spans[-1][1] + (not cut.barred)
+    if line[-1:] in _GOES_ON and not cut.framed and len(_widened(line)) >= edge:
+        return None
     if not cut.barred:
         return _by_space(line, cut.spans)
     text = line.strip() if cut.framed else line
@@ -146,14 +156,16 @@ def _cells(line: str, cut: _Cut) -> list[str] | None:
         if len(text) <= 1 or text[0] not in _BARS or text[-1] not in _BARS:
             return None
         text = text[1:-1]
-    parts = _BAR.split(text) if _BAR.search(line) and "|" not in line else text.split("|")
+    parts = _DRAWN_BAR.split(text) if cut.drawn else text.split("|")
     if len(parts) != len(cut.spans):
+        if len(cut.spans) == 1:
+            return None
         line = line.rstrip()[:-1] if cut.framed else line
         if any(line[end:begin] not in _BARS for (_, end), (begin, _) in pairwise(cut.spans)):
             return None
         parts = _at(line, cut.spans)
-    goes_on = any(part[-1:] == "+" for part in (parts if cut.framed else parts[:-1]))
-    return None if goes_on else [part.strip() for part in parts]
+    whole = not any(part[-1:] in _GOES_ON for part in (parts if cut.framed else parts[:-1]))
+    return [part.strip() for part in parts] if whole else None
 
 
 def _at(line: str, spans: Sequence[Span]) -> list[str]:
@@ -165,10 +177,16 @@ def _by_space(line: str, spans: Sequence[Span]) -> list[str] | None:
     """Cells with nothing but space between them; wide characters take one place, or else two."""
     if line.isascii():
         return [part.strip() for part in _at(line, spans)] if _is_free(line, spans) else None
-    wide = "".join(sign + _FILLER if east_asian_width(sign) in "WF" else sign for sign in line)
-    fits = [_at(way, spans) for way in (line, wide) if _is_free(way, spans)]
+    fits = [_at(way, spans) for way in (line, _widened(line)) if _is_free(way, spans)]
     found = [[part.replace(_FILLER, "").strip() for part in parts] for parts in fits]
     return found[0] if found and found[0] == found[-1] else None
+
+
+def _widened(line: str) -> str:
+    """A line with as many code points as places that it takes."""
+    if line.isascii():
+        return line
+    return "".join(sign + _FILLER if east_asian_width(sign) in "WF" else sign for sign in line)
 
 
 def _is_free(line: str, spans: Sequence[Span]) -> bool:
@@ -211,21 +229,27 @@ def _ending_at(line: str, edges: Sequence[int]) -> Iterator[str]:
 
 
 def one_a_line(lines: Sequence[str]) -> Rows | None:
-    """The rows of lines that each name one value, names aligned to the right; None when one of them is another."""
+    """The rows of lines that each name one value, names aligned to the right; None when one of them is another.
+
+    Lines of code that are as far from the edge as each other are none.
+    """
     place = max((line.find(" = ") for line in lines[1:3]), default=-1)
-    if place < MIN_WIDTH or (lines[1][:1] != " " and lines[0].find(" = ") != place):
+    if place < MIN_WIDTH:
         return None
     rows: Rows = [{}]
+    indents: set[int] = set()
     for at, line in enumerate(lines):
         if not line.strip():
             rows.append({})
             continue
-        name, mark, value = line.rstrip("\n").partition(" = ") if line[-2:] != " =" else (line[:-2], "=", "")
+        name, mark, value = (line[:-2], "=", "") if line[-2:] == " =" else line.partition(" = ")
         if not mark or (len(name) != place if at else len(name) > place) or name[-1:] in ("", " "):
             return None
-        if (name := name.strip()) in rows[-1]:
+        if (key := name.strip()) in rows[-1]:
             return None
-        rows[-1][name] = value.strip()
+        rows[-1][key] = value.strip()
+        if at:
+            indents.add(place - len(key))
     names = list(rows[0])
-    widest = max(map(len, names))
-    return rows if place == max(MIN_WIDTH, widest) and all(list(row) == names for row in rows) else None
+    sure = len(indents) > 1 and place == max(MIN_WIDTH, *map(len, names))
+    return rows if sure and all(list(row) == names for row in rows) else None
