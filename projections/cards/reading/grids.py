@@ -32,7 +32,7 @@ MIN_UNCOUNTED = 2
 """How few rows, or columns without a frame, are enough where no line counts the rows."""
 
 _SIGNS = frozenset("+-=|") | {chr(code) for code in range(0x2500, 0x2580)}
-_RULE = re.compile(r"[-+=|]+|[\u2500-\u257f]+|-+(?: +-+)*|=+(?: +=+)*|─+(?: +─+)*")
+_RULE = re.compile(r"[-+=|]++|[\u2500-\u257f]++|[- ]++|[= ]++|[─ ]++")
 _RUN = re.compile(r"[-=\u2500\u2501\u2550]+")
 _BARS = ("|", "│", "┃", "║")
 _DRAWN_BAR = re.compile("[│┃║]")
