@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "a commit of unknown outcome taken for a commit", "a_commit_that_was_lost", "projections/engine/folder.py",
-        "if read == (new, self.claim.owner_epoch):", "if read:",
+        "if read == (new, self.claim.owner_epoch + raised):", "if read:",
     ),
     Mutant(
         "a swap that passes nothing", "a_swap_that_goes_on", "projections/rebuilding/swap.py",

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from events.log.layout import keys_of
-from events.log.log import OUTSIDERS
-from events.registry import EVENT_TYPES
+from events.registry import EVENT_TYPES, FROM_OUTSIDE
 
 
 def test_all_keys_of_a_partition_share_its_hash_tag() -> None:
@@ -21,10 +20,10 @@ def test_partitions_share_no_key() -> None:
     assert not set(keys_of(1)) & set(keys_of(11))
 
 
-def test_outsiders_are_types_of_a_run() -> None:
+def test_what_others_tell_of_a_run_are_types_of_a_run() -> None:
     """A renamed type must not fall out of the exception unnoticed."""
-    assert EVENT_TYPES.keys() >= OUTSIDERS
-    assert {EVENT_TYPES[name].keyed_by for name in OUTSIDERS} <= {"task", "settlement", "feedback", "discarded"}
+    assert EVENT_TYPES.keys() >= FROM_OUTSIDE
+    assert {EVENT_TYPES[name].keyed_by for name in FROM_OUTSIDE} <= {"task", "settlement", "feedback", "discarded"}
 
 
 def test_no_script_asks_for_the_time() -> None:
