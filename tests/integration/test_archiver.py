@@ -12,25 +12,14 @@ from events.archive.archiver import Archiver
 from events.archive.reader import Archive, next_of
 from events.archive.store import open_log
 from events.archive.watch import Watermarks
-from events.database import Database, Stores
+from events.database import Database
 from events.event import START, Position
 from events.keys import partition_of
 from events.log.client import live_node
 from events.log.layout import ARCHIVED_CHANNEL, keys_of
 from events.publisher import Publisher
-from tests.conftest import Deployment
 from tests.redis_cluster import AnyServer, open_redis
 from tests.stack import PARTITIONS, Stack, event, running_stack
-
-
-@pytest.fixture
-def server(deployment: Deployment) -> AnyServer:
-    return deployment.redis
-
-
-@pytest.fixture
-def stores(deployment: Deployment) -> Stores:
-    return deployment.stores
 
 
 async def check_dense(stack: Stack) -> None:

@@ -11,28 +11,17 @@ import pytest
 from events.archive import erasing, queries, store
 from events.archive.refusals import read_refusals
 from events.archive.subjects import Subject
-from events.database import Database, Stores
+from events.database import Database
 from events.errors import Refused
 from events.event import Event, Position
 from events.log import tail
 from events.log.layout import keys_of
 from services.erasing.asking import ask, events_of
-from tests.conftest import Deployment
 from tests.redis_cluster import AnyServer
 from tests.stack import PARTITIONS, Stack, event, raw_event, running_stack
 
 WORD = "zebrafish"
 OWN = Subject("default", "user", "u1")
-
-
-@pytest.fixture
-def server(deployment: Deployment) -> AnyServer:
-    return deployment.redis
-
-
-@pytest.fixture
-def stores(deployment: Deployment) -> Stores:
-    return deployment.stores
 
 
 def words(run: str, count: int, **names: Any) -> list[Event]:

@@ -7,24 +7,13 @@ import asyncio
 import pytest
 
 from events.archive.refusals import read_refusals
-from events.database import Database, Stores
+from events.database import Database
 from events.errors import Refused
 from events.event import Position
 from events.publisher import NotDurable, Publisher
 from events.tokens import read_token
-from tests.conftest import Deployment
 from tests.redis_cluster import AnyServer
 from tests.stack import PARTITIONS, Stack, event, raw_event, running_stack
-
-
-@pytest.fixture
-def server(deployment: Deployment) -> AnyServer:
-    return deployment.redis
-
-
-@pytest.fixture
-def stores(deployment: Deployment) -> Stores:
-    return deployment.stores
 
 
 def refusals(stack: Stack, org: str = "default") -> list[tuple[str, str, str]]:
