@@ -93,27 +93,30 @@ def _without_told_keys(facts: Sequence[Fact]) -> Iterator[Fact]:
     return (fact for fact in facts if ".*." in fact.field or (fact.record, fact.text) not in named)
 
 
-def read_needs(conn: Connection, org: str, task: str, flows: Flows, *, mode: str = "", focus: str = "") -> Needs:
-    """What speaks for the facts of a task: ``focus`` are words of what is to be decided."""
+def read_asked(conn: Connection, org: str, task: str) -> Document:
+    """What a task may still ask for, and what it called last: its row of ``card_needs``, or nothing."""
+    return one(conn, t.CARD_NEEDS, org, task_key(task)) or {}
+
+
+def read_needs(
+    conn: Connection, org: str, task: str, flows: Flows, asked: Document, *, mode: str = "", focus: str = ""
+) -> Needs:
+    """What speaks for the facts of a task: ``asked`` by ``read_asked``, ``focus`` words of what is to be decided."""
     key, c = task_key(task), t.CARD_VALUES.c
     used = select(c.value).where(c.org == org, c.key == key, c.uses > 0).order_by(c.value).limit(MAX_USED)
-    asked = one(conn, t.CARD_NEEDS, org, key)
-    parameters = flows.parameters | set((asked or {}).get("parameters") or ())
+    parameters = flows.parameters | set(asked.get("parameters") or ())
     wanted = frozenset(words(focus)).union(*map(callings, parameters))
-    chosen_mode = mode or (asked or {}).get("mode") or ""
+    chosen_mode = mode or asked.get("mode") or ""
     chances, calls = flows.expected
     return Needs(frozenset(conn.execute(used).scalars()), chances, calls, wanted, chosen_mode)
 
 
-def read_flows(conn: Connection, org: str, agent: str, task: str) -> Flows:
-    """What was learned over the tasks of an agent, for the next call of one of them."""
+def read_flows(conn: Connection, org: str, agent: str, asked: Document) -> Flows:
+    """What was learned over the tasks of an agent, for the next call of the one that is ``asked`` about."""
     flows = t.CARD_FLOWS.c
     counted = select(flows.used_by, flows.counts, flows.after).where(flows.org == org, flows.agent == short(agent))
     rows = conn.execute(counted.order_by(flows.key, flows.used_by).limit(MAX_COUNTED))
-    last = one(conn, t.CARD_NEEDS, org, task_key(task))
-    return sum_flows(
-        ((row.used_by, row.counts or {}, row.after or {}) for row in rows), (last or {}).get("called") or ""
-    )
+    return sum_flows(((row.used_by, row.counts or {}, row.after or {}) for row in rows), asked.get("called") or "")
 
 
 def sum_flows(rows: Iterable[tuple[str, Mapping[str, int], Mapping[str, int]]], last: str) -> Flows:

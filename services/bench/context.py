@@ -21,7 +21,7 @@ from projections.context.assembly import assemble
 from projections.context.material import Material
 from projections.context.sources import said_in
 from projections.memory_cards import MEMORY_CARDS
-from projections.queries.card_sources import read_flows, read_needs, read_sources
+from projections.queries.card_sources import read_asked, read_flows, read_needs, read_sources
 from services.bench import rivals
 from services.bench.decisions import FIRST_CALL, SHORTEST, History, distinct_values, is_labelled, leaves
 from services.bench.replica import ORG, Replica, replica
@@ -130,8 +130,9 @@ def _uses(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def _refold(models: Replica, raw: Mapping[str, Any], history: History, budgets: Sequence[float]) -> Iterator[Context]:
     conn = models.read(MEMORY_CARDS.name)
     task = raw.get("task") or raw["run"]
-    flows = read_flows(conn, ORG, raw.get("agent", ""), task)
-    sources, needs = read_sources(conn, ORG, task, NOW), read_needs(conn, ORG, task, flows)
+    asked = read_asked(conn, ORG, task)
+    flows = read_flows(conn, ORG, raw.get("agent", ""), asked)
+    sources, needs = read_sources(conn, ORG, task, NOW), read_needs(conn, ORG, task, flows, asked)
     spoken = [message.text for message in history.messages if message.role in ("user", "assistant")]
     needs = needs._replace(said=said_in(spoken))
     material = Material(task, sources=sources, needs=needs)

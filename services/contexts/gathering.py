@@ -29,7 +29,7 @@ from projections.context.sources import Needs, Source, said_in
 from projections.policy.selection import NOTHING, Selection, select
 from projections.policy.situation import situation
 from projections.queries import settlements, tasks
-from projections.queries.card_sources import Flows, read_needs, read_sources, source_of
+from projections.queries.card_sources import Flows, read_asked, read_needs, read_sources, source_of
 from projections.queries.rows import many
 from projections.retrieval.query import CardQuery, Scope
 from services.contexts.readers import CARDS, SETTLEMENTS, STATE, Reader, Recalled
@@ -91,8 +91,9 @@ def _cards(
 ) -> tuple[list[Source], Flows, Needs]:
     org, task = reader.org, request.task
     sources = read_sources(conn, org, task, now)
-    flows = concerning(reader.flows(conn, about.get("agent", ""), task), sources)
-    return sources, flows, read_needs(conn, org, task, flows, mode=request.mode, focus=request.focus)
+    asked = read_asked(conn, org, task)
+    flows = concerning(reader.flows(conn, about.get("agent", ""), asked), sources)
+    return sources, flows, read_needs(conn, org, task, flows, asked, mode=request.mode, focus=request.focus)
 
 
 def concerning(flows: Flows, sources: Iterable[Source]) -> Flows:

@@ -69,7 +69,7 @@ class Reader(Protocol):
         """``work`` on the log, which is told how far it may look at the key."""
         ...
 
-    def flows(self, conn: Connection, agent: str, task: str) -> Flows:
+    def flows(self, conn: Connection, agent: str, asked: dict[str, Any]) -> Flows:
         """What was learned of an agent's tools; ``conn`` is one to the cards, within a read."""
         ...
 
@@ -135,9 +135,9 @@ class LiveReader:
         upto = _position(self.positions[name])
         return await self._backend.db.read(lambda conn: work(conn, upto))
 
-    def flows(self, conn: Connection, agent: str, task: str) -> Flows:
+    def flows(self, conn: Connection, agent: str, asked: dict[str, Any]) -> Flows:
         """``Reader.flows``."""
-        return read_flows(conn, self.org, agent, task)
+        return read_flows(conn, self.org, agent, asked)
 
     async def learned(self, scopes: Sequence[str], now: datetime) -> list[Learned]:
         """``Reader.learned``, as this process keeps it."""
@@ -205,7 +205,7 @@ class PastReader:
         upto = self._position(f"{LOG}/{key}")
         return await self._backend.db.read(lambda conn: work(conn, upto))
 
-    def flows(self, conn: Connection, agent: str, task: str) -> Flows:
+    def flows(self, conn: Connection, agent: str, asked: dict[str, Any]) -> Flows:
         """``Reader.flows``: as recorded."""
         return self._flows
 

@@ -39,12 +39,12 @@ def named(rows: list[Any]) -> tuple[list[str], int] | None:
     if width < MIN_COLUMNS:
         return None
     names = _names(rows[0])
-    if names is not None and len(rows) > 1 and all(map(_reads_as_name, names)):
-        texts = (
-            all(type(row[place]) is str and _reads_as_name(row[place]) for row in rows[1:]) for place in range(width)
-        )
-        if not all(texts):
-            return names, 1
+    if (
+        names is not None
+        and all(map(_reads_as_name, names))
+        and any(type(cell) is not str or not _reads_as_name(cell) for row in rows[1:] for cell in row)
+    ):
+        return names, 1
     return [f"column {place}" for place in range(1, width + 1)], 0
 
 
