@@ -31,3 +31,8 @@ def check_time(text: str) -> str:
 def instant(text: str) -> datetime:
     """The UTC moment of a checked time, to the microsecond."""
     return datetime.fromisoformat(text.upper()).astimezone(UTC)
+
+
+def written(moment: datetime) -> str:
+    """A moment as RFC 3339 in UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

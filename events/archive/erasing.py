@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from events.archive.queries import read_verdicts
-from events.archive.schema import erased_keys, erased_runs, erasures, event_ids, event_log
+from events.archive.schema import EFFECTIVE, IS_RUN_START, erased_keys, erased_runs, erasures, event_ids, event_log
 from events.archive.store import Entry
 from events.archive.subjects import ERASURE, Named, Selection, Subject
 from events.bulk import bulk_insert, bulk_insert_new, bulk_select
@@ -32,9 +32,7 @@ from events.types.system import ScopeErased
 ERASED = "erased_by"
 """The verdict of an event that was effective and is erased."""
 
-_EFFECTIVE = "effective"
 _Key = tuple[str, str]
-_IS_RUN_START = text("event_log.type = 'run.started'")
 
 
 class Count(NamedTuple):
@@ -89,7 +87,7 @@ def _erasure(conn: Connection, partition: int, position: Position, event: Event)
     verdict = select(event_log.c.verdict).where(
         event_log.c.partition == partition, event_log.c.epoch == position.epoch, event_log.c.n == position.n
     )
-    if conn.execute(verdict).scalar() != _EFFECTIVE:
+    if conn.execute(verdict).scalar() != EFFECTIVE:
         return None
     try:
         payload = decode_payload(event)
@@ -111,7 +109,7 @@ def _erase(
     found = [one for one in selection.of(partition, position) if one.verdict != ERASED]
     _blank(conn, partition, found, position)
     bulk_insert_new(conn, erased_runs, ("org", "task", "run"), [(org, *run) for run in sorted(selection.runs)])
-    keys = sorted({one.key for one in found if one.verdict == _EFFECTIVE})
+    keys = sorted({one.key for one in found if one.verdict == EFFECTIVE})
     bulk_insert(
         conn, erased_keys, ("partition", "epoch", "n", "org", "key"), [(partition, *position, org, k) for k in keys]
     )
@@ -131,7 +129,7 @@ def _blank(conn: Connection, partition: int, found: Sequence[Named], by: Positio
         rows = [
             {"of_epoch": one.epoch, "of_n": one.n, "blank": stays.get((one.epoch, one.n), "{}")}
             for one in found
-            if (one.verdict == _EFFECTIVE) is effective
+            if (one.verdict == EFFECTIVE) is effective
         ]
         values: dict[str, Any] = {"data": bindparam("blank")}
         if effective:
@@ -188,9 +186,9 @@ def _erased_ids(conn: Connection, wanted: Iterable[_Key]) -> set[_Key]:
 def _is_erased_whole(conn: Connection, org: str, task: str) -> bool:
     """Whether a task has begun, and every run that did is erased."""
     table = event_log.c
-    query = select(table.verdict).where(table.org == org, table.task == task, _IS_RUN_START).distinct()
+    query = select(table.verdict).where(table.org == org, table.task == task, IS_RUN_START).distinct()
     verdicts = set(conn.execute(query).scalars())
-    return ERASED in verdicts and _EFFECTIVE not in verdicts
+    return ERASED in verdicts and EFFECTIVE not in verdicts
 
 
 def read_erasures(conn: Connection, org: str | None = None, erasure: str | None = None) -> list[Erasure]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, tuple_
 
-from events.archive.schema import event_ids, event_log, log_epochs, log_watermarks
+from events.archive.schema import IS_RUN_START, OF_A_RUN, event_ids, event_log, log_epochs, log_watermarks
 from events.archive.store import First
 from events.bulk import bulk_select
 from events.event import Event, Position, Recorded
@@ -29,9 +29,6 @@ _HERE = tuple_(event_log.c.epoch, event_log.c.n)
 _new_event: Callable[..., Event] = Event
 _new_position: Callable[[type[Position], Sequence[Any]], Position] = tuple.__new__
 _TYPE, _DATA = (_HEAD + Event.__struct_fields__.index(name) for name in ("type", "data"))
-# literal, or SQLite does not see that a partial index applies
-_IS_RUN_START = text("event_log.type = 'run.started'")
-_OF_A_RUN = text("event_log.run <> ''")
 _COUNTED = event_log.c.verdict.in_(("effective", "erased_by"))
 """An attempt, and a number in a run, stay taken when their events are erased."""
 
@@ -262,7 +259,7 @@ def read_verdicts(conn: Connection, partition: int, positions: Sequence[Position
 def read_run(conn: Connection, org: str, run: str, after: tuple[int, Position] | None, limit: int) -> list[Archived]:
     """The events of a run by partition and position."""
     place = (event_log.c.partition, event_log.c.epoch, event_log.c.n)
-    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.run == run, _OF_A_RUN)
+    query = select(*_COLUMNS).where(event_log.c.org == org, event_log.c.run == run, OF_A_RUN)
     if after is not None:
         query = query.where(tuple_(*place) > tuple_(after[0], *after[1]))
     return _archived(conn, query.order_by(*place).limit(limit))
@@ -271,7 +268,7 @@ def read_run(conn: Connection, org: str, run: str, after: tuple[int, Position] |
 def read_runs(conn: Connection, org: str, limit: int, task: str | None = None) -> list[RunSummary]:
     """The runs of an org (of one task) that started last, the newest first."""
     query = select(*(event_log.c[name] for name in RunSummary._fields)).where(
-        event_log.c.org == org, event_log.c.verdict == "effective", _IS_RUN_START
+        event_log.c.org == org, event_log.c.verdict == "effective", IS_RUN_START
     )
     if task is not None:
         query = query.where(event_log.c.task == task)
@@ -292,7 +289,7 @@ def read_attempts(conn: Connection, wanted: Sequence[tuple[str, str]]) -> dict[t
     query = (
         select(event_log.c.run, event_log.c.data)
         .where(event_log.c.org == bindparam("org"), event_log.c.task == bindparam("task"))
-        .where(_COUNTED, _IS_RUN_START)
+        .where(_COUNTED, IS_RUN_START)
         .order_by(event_log.c.epoch, event_log.c.n)
     )
     for org, task in wanted:
@@ -306,7 +303,7 @@ def read_starts(conn: Connection, org: str, task: str) -> list[tuple[Position, s
     query = (
         select(event_log.c.epoch, event_log.c.n, event_log.c.run, event_log.c.data)
         .where(event_log.c.org == org, event_log.c.task == task)
-        .where(event_log.c.verdict == "effective", _IS_RUN_START)
+        .where(event_log.c.verdict == "effective", IS_RUN_START)
         .order_by(event_log.c.epoch, event_log.c.n)
     )
     return [(Position(epoch, n), run, data) for epoch, n, run, data in conn.execute(query)]
@@ -316,7 +313,7 @@ def read_last_seqs(conn: Connection, wanted: Sequence[tuple[str, str, str]]) -> 
     """The highest ``seq`` of runs, by (org, task, run)."""
     query = (
         select(func.max(event_log.c.seq))
-        .where(event_log.c.org == bindparam("org"), event_log.c.run == bindparam("run"), _OF_A_RUN)
+        .where(event_log.c.org == bindparam("org"), event_log.c.run == bindparam("run"), OF_A_RUN)
         .where(event_log.c.task == bindparam("task"), _COUNTED)
     )
     seqs: dict[tuple[str, str, str], int] = {}

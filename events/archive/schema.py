@@ -45,6 +45,13 @@ event_log = Table(
 ``erased_by`` the erasure at that position, none where it was erased when it came: its data are gone (``erasing``).
 """
 
+EFFECTIVE = "effective"
+"""The verdict of events that folds see."""
+
+# literal, or SQLite does not see that a partial index applies
+OF_A_RUN = text("event_log.run <> ''")
+IS_RUN_START = text("event_log.type = 'run.started'")
+
 _OF_A_RUN = text("run <> ''")
 _IS_RUN_START = text("type = 'run.started'")
 

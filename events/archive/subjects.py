@@ -25,9 +25,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, or_, select, text, true, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, or_, select, true, tuple_
 
-from events.archive.schema import event_ids, event_log
+from events.archive.schema import IS_RUN_START, OF_A_RUN, event_ids, event_log
 from events.event import Position
 from events.keys import task_key
 from events.types.system import Erasable
@@ -36,8 +36,6 @@ ERASURE = "scope.erased"
 DEPTH = 8
 """Causes that are followed back, at most: a run's end, a proposal, a decision are three."""
 
-_IS_RUN_START = text("event_log.type = 'run.started'")
-_OF_A_RUN = text("event_log.run <> ''")
 _Run = tuple[str, str]
 """(task, run)."""
 
@@ -113,7 +111,7 @@ class Selection:
         if self.subject.level == "org":
             return
         for task, run in self._runs_in.get(partition, ()):
-            yield from _read(self.conn, here, _OF_A_RUN, event_log.c.run == run, event_log.c.task == task)
+            yield from _read(self.conn, here, OF_A_RUN, event_log.c.run == run, event_log.c.task == task)
         for task in self._tasks_in.get(partition, ()):
             yield from _read(self.conn, here, event_log.c.key == task_key(task), event_log.c.run == "")
         if self.runs:
@@ -125,7 +123,7 @@ class Selection:
         """For each partition the runs that have events there: of thousands, each is in one or two."""
         found: defaultdict[int, list[_Run]] = defaultdict(list)
         for task, run in sorted(self.runs):
-            query = self._partitions(_OF_A_RUN, event_log.c.run == run, event_log.c.task == task).distinct()
+            query = self._partitions(OF_A_RUN, event_log.c.run == run, event_log.c.task == task).distinct()
             for partition in self.conn.execute(query).scalars():
                 found[partition].append((task, run))
         return found
@@ -188,7 +186,7 @@ def _runs(conn: Connection, subject: Subject) -> Iterator[_Run]:
     member = table.run if level == "run" else table.task if level == "task" else table[level]
     found: set[_Run] = set()
     for task, run in conn.execute(
-        select(table.task, table.run).where(table.org == subject.org, _OF_A_RUN, member == subject.name).distinct()
+        select(table.task, table.run).where(table.org == subject.org, OF_A_RUN, member == subject.name).distinct()
     ):
         if level in ("run", "task") or set(_names(conn, subject, member, task, run)) <= {subject.name}:
             found.add((task, run))
@@ -200,7 +198,7 @@ def _runs(conn: Connection, subject: Subject) -> Iterator[_Run]:
 def _begun_by(conn: Connection, subject: Subject, member: ColumnElement[str], runs: Collection[_Run]) -> Iterator[_Run]:
     """The runs that these began, and those that they began, as far as they name nobody of their own."""
     table = event_log.c
-    query = select(table.task, table.run, table.data).where(table.org == subject.org, _IS_RUN_START, member == "")
+    query = select(table.task, table.run, table.data).where(table.org == subject.org, IS_RUN_START, member == "")
     children: dict[str, list[_Run]] = {}
     for task, run, data in conn.execute(query):
         children.setdefault(orjson.loads(data).get("parent_run", ""), []).append((task, run))
@@ -216,6 +214,6 @@ def _begun_by(conn: Connection, subject: Subject, member: ColumnElement[str], ru
 def _names(conn: Connection, subject: Subject, member: ColumnElement[str], task: str, run: str) -> Sequence[str]:
     """Whose a run is as its ``run.started`` says; nobody's, where that names none."""
     query = select(member).where(
-        event_log.c.org == subject.org, _OF_A_RUN, event_log.c.run == run, event_log.c.task == task, _IS_RUN_START
+        event_log.c.org == subject.org, OF_A_RUN, event_log.c.run == run, event_log.c.task == task, IS_RUN_START
     )
     return [name for name in conn.execute(query).scalars() if name]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from events.archive.reader import Archived
+from events.archive.schema import EFFECTIVE
 from events.errors import NewerVersion, Transient
 from events.event import Event, Position, Recorded
 from events.strict_json import clean_text
@@ -23,7 +24,6 @@ from projections.projection import Projection, Put, Row
 PartitionKey = tuple[str, str]
 """(org, key) of events: what keeps its order, and what is parked."""
 
-EFFECTIVE = "effective"
 
 _NOT_THE_EVENT = (MemoryError, ImportError, OSError, Transient)
 """Failures of the machine, as far as one can see: they pause the projection, and park nothing at first."""

@@ -10,6 +10,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from events.archive.reader import Archived
+from events.archive.schema import EFFECTIVE
 from events.archive.subjects import ERASURE
 from events.database import overwriting
 from events.database_errors import CommitUnknown
@@ -18,7 +19,7 @@ from events.event import Position
 from projections.engine import checkpoints, erasing, repair
 from projections.engine.cache import RowCache
 from projections.engine.checkpoints import Claim
-from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, PartitionKey, Refusal, Stumbled
+from projections.engine.fold import DeadLetter, Fold, Folded, PartitionKey, Refusal, Stumbled
 from projections.engine.shapes import RowKey, unread_tables
 from projections.engine.source import DenseReader, Source
 from projections.engine.store import UNWRITABLE, GenerationStore, unpark, write

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from events.archive.reader import Archived
+from events.archive.schema import EFFECTIVE
 from events.errors import Poison
 from events.event import Event, Position
 from events.registry import decode_payload
 from events.types.system import DeadletterDiscarded
 from projections.engine.cache import RowCache
-from projections.engine.fold import EFFECTIVE, DeadLetter, Fold, Folded, PartitionKey, Refusal
+from projections.engine.fold import DeadLetter, Fold, Folded, PartitionKey, Refusal
 from projections.engine.shapes import RowKey
 from projections.engine.source import DenseReader
 from projections.engine.store import GenerationStore, read_letters

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from events.times import written
 from projections.context.assembly import DEFAULT_TOKENS, PARTS
 from services.api.body import read_body
 from services.api.deps import BackendDep, ComparisonDep, OrgDep
@@ -121,6 +122,6 @@ def _document(made: Made) -> dict[str, Any]:
         "cards": list(whole.told),
         "left_out": list(whole.left_out),
         "memories": [{"memory": one.memory, "scope": one.scope} for one in whole.memories],
-        "now": made.now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "now": written(made.now),
         "digest": whole.digest,
     }

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, exists, func, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, exists, func, select, tuple_
 
-from events.archive.schema import event_ids, event_log
+from events.archive.schema import IS_RUN_START, OF_A_RUN, event_ids, event_log
 from events.codec import to_cloudevent
 from events.event import Event, Position
+from events.times import written
 from services.api.paging import Page
 from services.api.problems import Problem
 
@@ -22,13 +23,10 @@ _EVENT = Event.__struct_fields__
 _PLACE = (event_log.c.partition, event_log.c.epoch, event_log.c.n)
 _RUN_COLUMNS = ("task", "run", "agent", "user", "session", "time", "received_ms", "data")
 _RECEIVED = (event_log.c.received_ms, *_PLACE)
-# literal, or SQLite does not see that a partial index applies
-_OF_A_RUN = text("event_log.run <> ''")
-_IS_RUN_START = text("event_log.type = 'run.started'")
 _STARTS = (
     select(event_log.c.run, event_log.c.data)
     .where(event_log.c.org == bindparam("of_org"), event_log.c.task == bindparam("of_task"))
-    .where(event_log.c.verdict == "effective", _IS_RUN_START)
+    .where(event_log.c.verdict == "effective", IS_RUN_START)
     .order_by(*_PLACE)
 )
 
@@ -39,7 +37,7 @@ def run_events(conn: Connection, org: str, run: str, page: Page) -> dict[str, An
     A run has events in several partitions (of its task, its session, its scope), whose positions do not compare. Raises
     Problem when there is no such run.
     """
-    of_run = (event_log.c.org == org, event_log.c.run == run, _OF_A_RUN)
+    of_run = (event_log.c.org == org, event_log.c.run == run, OF_A_RUN)
     rows = conn.execute(_paged(_events_query().where(*of_run), _RECEIVED, page)).all()
     if not rows and page.cursor is None and not conn.execute(select(exists().where(*of_run))).scalar():
         raise Problem(404, "no_run", f"no event of run {run!r} is archived")
@@ -60,7 +58,7 @@ def events_of_id(conn: Connection, org: str, id_: str, page: Page) -> dict[str, 
 def runs(conn: Connection, org: str, task: str | None, page: Page) -> dict[str, Any]:
     """A page of the runs (of a task) by when their start was archived: ``desc`` is the newest first."""
     query = select(*_RECEIVED, *(event_log.c[name] for name in _RUN_COLUMNS)).where(
-        event_log.c.org == org, event_log.c.verdict == "effective", _IS_RUN_START
+        event_log.c.org == org, event_log.c.verdict == "effective", IS_RUN_START
     )
     if task is not None:
         query = query.where(event_log.c.task == task)
@@ -69,7 +67,7 @@ def runs(conn: Connection, org: str, task: str | None, page: Page) -> dict[str, 
 
 def run_summary(conn: Connection, org: str, run: str) -> dict[str, Any]:
     """One run: how it started, how it ended (its first terminal event), how many events it has. Raises Problem."""
-    effective = (event_log.c.org == org, event_log.c.run == run, event_log.c.verdict == "effective", _OF_A_RUN)
+    effective = (event_log.c.org == org, event_log.c.run == run, event_log.c.verdict == "effective", OF_A_RUN)
     counted = conn.execute(select(func.count(), func.min(event_log.c.task)).where(*effective)).one()
     if not counted[0]:
         raise Problem(404, "no_run", f"no event of run {run!r} is archived")
@@ -161,4 +159,4 @@ def _run_document(row: Row[Any]) -> dict[str, Any]:
 
 def rfc3339(unix_ms: int) -> str:
     """Unix milliseconds as RFC 3339 in UTC."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return written(datetime.fromtimestamp(unix_ms / 1000, UTC))

@@ -11,6 +11,7 @@ import msgspec
 from events.errors import Refused
 from events.event import Position
 from events.keys import members_of
+from events.times import written
 from events.types.system import ContextAssembled
 from projections.bounds import digest
 from projections.context.assembly import Assembled
@@ -55,11 +56,11 @@ def raw_event(
         "id": context,
         "type": "context.assembled",
         "source": "refold/context",
-        "time": _rfc3339(now),
+        "time": written(now),
         "task": request.task,
         "data": {
             "context": context,
-            "now": _rfc3339(now),
+            "now": written(now),
             "positions": dict(positions),
             "chosen": list(made.told),
             "left_out": list(made.left_out[:MAX_LEFT_OUT]),
@@ -97,7 +98,7 @@ def recalls(context: str, now: datetime, gathered: Gathered, made: Assembled) ->
             "id": f"recalled-{digest(f'{context}/{scope}')}",
             "type": "memory.recalled",
             "source": "refold/context",
-            "time": _rfc3339(now),
+            "time": written(now),
             "correlation": context,
             **members_of(scope),
             "data": {"memories": [memory for memory, of in hits if of == scope], "scope": scope.partition("/")[0]},
@@ -136,7 +137,3 @@ def _record(payload: ContextAssembled) -> Record:
         [(memory, scope) for memory, scope in payload.brought],
         payload.digest,
     )
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from events.times import written
 
 
 def told_event(name: str, task: str, policy: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
@@ -16,7 +18,7 @@ def told_event(name: str, task: str, policy: Mapping[str, Any], now: datetime) -
     told = [[rule["scope"], rule["belief"]] for rule in (*policy["rules"], *policy["constraints"])]
     if not told:
         return None
-    time = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = written(now)
     data = {"context": name, "now": time, "policy": told, "tokens": policy["tokens"]}
     return {
         "id": name, "type": "context.assembled", "source": "refold/policy", "time": time, "task": task, "data": data,
