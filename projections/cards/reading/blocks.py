@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from projections.cards.reading.fields import bulleted, with_colons
-from projections.cards.reading.records import MIN_NAMED, records
+from projections.cards.reading.records import BOLD, MIN_NAMED, records
 
 TITLE = "title"
 """The name of what a head tells besides its number."""
@@ -32,10 +32,7 @@ _BRACKETED = re.compile(r"\[(?P<title>[^\W\d_][\w .:-]{0,60})\]")
 _ROW = re.compile(r"(?P<number>\d{1,6})\. row")
 _RULE = re.compile(r"(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,})\s*")
 _RULES = ("---", "===", "***", "___", "~~~")
-_BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _FIELD = re.compile(r"(?P<name>[^\s:：\"'{}\[\]|<>=(][^:：\"{}\[\]|<>=]{0,39}?) ?(?::(?= )|：) *(?P<value>\S.*)")
-
-
 _SIGNS = frozenset("0123456789[#-=*~_")
 _NUMBERS = ("dot", "box", "hash")
 
@@ -96,13 +93,13 @@ def _head(line: str) -> _Head | None:
     ):
         return None
     head = None if text[:2] == "**" and text[-2:] == "**" and text[2:3] not in "* " else _plain_head(text)
-    return _plain_head(_BOLD.sub(r"\1", text)) if head is None and "**" in text else head
+    return _plain_head(BOLD.sub(r"\1", text)) if head is None and "**" in text else head
 
 
 def _plain_head(text: str) -> _Head | None:
     if match := _NUMBERED.fullmatch(text):
         kind = next(kind for kind in _NUMBERS if match[kind])
-        return _Head(kind, int(match[kind]), _BOLD.sub(r"\1", match["rest"] or ""))
+        return _Head(kind, int(match[kind]), BOLD.sub(r"\1", match["rest"] or ""))
     if match := _WORDED.fullmatch(text):
         return _Head(match["word"], int(match["number"]), "")
     if match := _RULED.fullmatch(text) or _BRACKETED.fullmatch(text):

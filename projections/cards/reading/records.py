@@ -17,7 +17,8 @@ _LINE = re.compile(
         (?P<value>.*)""",
     re.VERBOSE,
 )
-_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+BOLD = re.compile(r"\*\*([^*]+)\*\*")
+"""Words in bold, as Markdown has them."""
 _MAX_WORDS = 4
 
 
@@ -47,7 +48,7 @@ def records(lines: Sequence[str], least: int = MIN_NAMED) -> Any:
 
 
 def _read(line: str) -> _Line:
-    match = _LINE.fullmatch((_BOLD.sub(r"\1", line) if "**" in line else line).rstrip(" \t"))
+    match = _LINE.fullmatch((BOLD.sub(r"\1", line) if "**" in line else line).rstrip(" \t"))
     if match is None or not (match["name"] or match["dash"]) or (match["name"] or "").count(" ") >= _MAX_WORDS:
         raise _Unclear
     value = match["value"]
