@@ -35,7 +35,7 @@ READS: Mapping[str, tuple[Callable[[Connection], Any], ...]] = {
     ),
     "memory_cards": (
         partial(cards.cards_of_task, org=ORG, task="golden", status=""),
-        partial(card_sources.read_flows, org=ORG, agent="counter", task="golden"),
+        lambda conn: card_sources.read_flows(conn, ORG, "counter", card_sources.read_asked(conn, ORG, "golden")),
     ),
     "settlements": (
         partial(settlements.session_document, org=ORG, session="s"),
